@@ -23,7 +23,7 @@ import psutil
 
 from services.data.records import write_dataset
 from shared.schemas import StdioTests
-from tests.bench.instant_sandbox import OUTPUT, instant_sandbox
+from tests.bench.instant_sandbox import instant_sandbox
 from tests.e2e import plumb
 from tests.e2e.reward import stdio_problem
 
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _inputs(folder: Path, samples: int) -> tuple[Path, Path]:
-    tests = StdioTests(inputs=["1 2\n"], outputs=[OUTPUT])
+    tests = StdioTests(inputs=["1 2\n"], outputs=["3\n"])
     problems = [stdio_problem(f"bench_{number}", tests, "bench") for number in range(samples)]
     write_dataset(str(folder / "bench.parquet"), problems)
     answer = "```python\nprint(sum(map(int, input().split())))\n```"

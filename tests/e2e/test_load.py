@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.calls import Task
-from services.judge.judging import judge_answer
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from shared.config import Config, load_config
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
+from tests.bench.answers import Answer
+from tests.bench.judges import by_method
 from tests.conftest import RedisServer
 from tests.judge.tasks import stdio
 from tests.sandboxes import own_sandbox
@@ -61,15 +61,15 @@ def _spin() -> None:
         pass
 
 
-async def judged(sandbox: str, redis: str, config: Config) -> list[int]:
-    """The codes of the spinner's cases."""
+async def judged(sandbox: str, redis: str, answer: Answer, config: Config) -> list[int]:
+    """The codes of an answer's cases."""
     connection = await connect_async(redis)
     pool = SandboxPool(PipelinedRedis(connection), [sandbox], "load", max_concurrency=1)
     async with SandboxClient(pool, max_attempts=3, retry_budget=60) as client:
-        judgement = await judge_answer(Task.of(config, stdio(("1", "1")), SPINNER, client))
+        codes = await by_method(config, client)(answer)
     await pool.close()
     await connection.aclose()
-    return [int(case.code) for case in judgement.cases]
+    return list(codes)
 
 
 def test_a_machine_that_others_use_up_makes_no_time_out(
@@ -78,5 +78,6 @@ def test_a_machine_that_others_use_up_makes_no_time_out(
     # Half a second of the processor's time, of which there is a sixth: three seconds, while the
     # wall-clock limit of a run by itself is two.
     config = load_config(None, ["sandbox.timeout=0.7"])
+    answer = Answer(stdio(("1", "1")), SPINNER)
     with one_core(), own_sandbox(tmp_path) as sandbox, burners(5):
-        assert asyncio.run(judged(sandbox, redis_server.url, config)) == [1]
+        assert asyncio.run(judged(sandbox, redis_server.url, answer, config)) == [1]

@@ -1,11 +1,10 @@
-"""A pool without limits, and clients of a sandbox with it."""
+"""A pool without limits."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.judge.permits import Permit
-from services.judge.sandbox import SandboxClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,3 @@ class OpenPool:
             yield permit
         finally:
             self.held -= 1
-
-
-def client(url: str, *, max_attempts: int = 2, retry_budget: float = 30) -> SandboxClient:
-    return SandboxClient(OpenPool([url]), max_attempts=max_attempts, retry_budget=retry_budget)

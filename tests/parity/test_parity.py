@@ -24,7 +24,7 @@ from shared.extraction import extract_verl
 from shared.harness.sandbox_api import RunCodeResponse
 from shared.schemas import Verdict
 from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
-from tests.judge.pools import client
+from tests.bench.judges import client
 from tests.judge.tasks import together
 from tests.parity.cases import ECHO, Answer, answers, compiled, fenced, found_before, scripts, stdio
 from tests.parity.scorer import Found, Scorer, judge
