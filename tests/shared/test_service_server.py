@@ -20,6 +20,7 @@ from shared.service.server import (
     serve,
 )
 from shared.service.settings import ServiceSettings
+from tests.waiting import eventually
 
 
 async def test_operations_have_one_shape() -> None:
@@ -74,9 +75,8 @@ async def test_the_bound_port_is_written_and_stop_ends_the_server(
     add_operations(app, Readiness(), CollectorRegistry())
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(app, ServiceSettings(), stop=stop))
-    async with asyncio.timeout(10):
-        while not port_file.exists():
-            await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        await eventually(port_file.exists)
         url = f"http://127.0.0.1:{port_file.read_text().strip()}/healthz"
         async with ClientSession() as session, session.get(url) as answer:
             assert answer.status == 200

@@ -1,4 +1,5 @@
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = pyarrow.parquet.read_table(output / "train.parquet").to_pylist()
     return rows
+
+
+@pytest.fixture
+def ray() -> Iterator[Path]:
+    """A folder for Ray's sockets, whose paths may not be long."""
+    with tempfile.TemporaryDirectory("", "pl-ray-", "/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

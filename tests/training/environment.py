@@ -1,11 +1,7 @@
 """Programs in the environment of the trainers, with the client of the reward service."""
 
 import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -50,13 +46,3 @@ def run_program(
     done = run_module(python, module, *arguments, url=url, seconds=seconds)
     assert done.returncode == 0, f"{program}: {done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     return done
-
-
-@contextmanager
-def ray_folder() -> Iterator[Path]:
-    """A folder for Ray's sockets, whose paths may not be long."""
-    folder = Path(tempfile.mkdtemp(prefix="pl-ray-", dir="/tmp"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

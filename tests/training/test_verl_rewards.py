@@ -4,7 +4,6 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,7 +23,7 @@ from shared.schemas import SampleId
 from tests.e2e.plumb import DEMO
 from tests.shared.ledgers import generation
 from tests.training.conftest import name_of
-from tests.training.environment import ray_folder, run_module, run_program
+from tests.training.environment import run_module, run_program
 from tools.tiny_model import DemoProblem
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(1200)]
@@ -43,12 +42,6 @@ def responses(
     path = tmp_path_factory.mktemp("responses") / "responses.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     return path
-
-
-@pytest.fixture
-def ray() -> Iterator[Path]:
-    with ray_folder() as folder:
-        yield folder
 
 
 def test_reward_managers_give_the_verdicts_of_the_service(

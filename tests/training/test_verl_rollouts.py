@@ -1,7 +1,6 @@
 """Real verl's agent loop on the CPU: an engine, the code interpreter, and rewards."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from plumbline_reward import score
 
 from tests.training.conftest import name_of, write_lines
-from tests.training.environment import ray_folder, run_program
+from tests.training.environment import run_program
 from tools.tiny_model import DemoProblem
 
 pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.timeout(2000)]
@@ -19,12 +18,6 @@ pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.timeout(2000)]
 _PROBLEMS = 4
 _CALL = {"name": "code_interpreter", "arguments": {"code": "print(6 * 7)"}}
 _PRINTED = "42"
-
-
-@pytest.fixture
-def ray() -> Iterator[Path]:
-    with ray_folder() as folder:
-        yield folder
 
 
 @pytest.fixture(scope="module")
