@@ -55,11 +55,15 @@ def run(
     fetched, locks = _known(dataset or [], data_config)
     flagged = [*options.server_and_data(base_url, [*(data or []), *fetched]), *locks]
     resolved = load_config(config, [*flagged, *flags, *keys])
+    generator = {"generation.base_urls", "generation.backend"} & {
+        *overridden_keys([*flagged, *keys])
+    }
     if (
         f"{_ROLLOUT}.name" in overridden_keys(flags)
         and resolved.generation.backend == "openai"
-        and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(keys))
+        and not generator  # the servers of a file are what --rollout replaces
     ):
+        resolved = options.with_value(resolved, "generation.base_urls", [])
         resolved, embedded = options.with_value(resolved, "generation.backend", "verl"), True
     resolved = options.with_model(resolved, model, keys)
     overridden = overridden_keys([*flags, *keys])

@@ -158,6 +158,16 @@ def test_samples_that_would_be_copies_of_one_another(
     refused(outcome, desk, "actor_rollout_ref.rollout.n is 4 at temperature 0")
 
 
+def test_an_engine_replaces_the_servers_of_the_file_and_not_those_of_the_command(
+    desk: Desk,
+) -> None:
+    url = refused_url()
+    (desk.folder / "run.yaml").write_text(f"generation: {{base_urls: ['{url}']}}\n")
+    given = ("--config", "run.yaml", "--data", "data.parquet", "--rollout", "vllm")
+    refused(desk.run(*given, "--model", "folder"), desk, "verl's vllm is to generate")
+    refused(desk.run(*given, "--base-url", url), desk, url, "is it running?")
+
+
 def test_a_generator_that_is_down(desk: Desk) -> None:
     url = refused_url()
     refused(desk.run_at(url), desk, url, "is it running?")
