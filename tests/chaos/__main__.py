@@ -27,9 +27,9 @@ from tests.e2e import plumb
 # Seconds in which a session ends, and in which the last process of a stack is gone.
 _SESSION_SECONDS, _LEAVE_SECONDS = 180.0, 20.0
 _GONE = "which Redis does not know"
-# Temporary files that may stay: what all sandboxes of a user share, and the empty file by which
-# Python looks whether a folder is writable.
-_SHARED = (".plumbline-sandbox-*", "plumbline-modules-*", "plumbline-root-*", "????????")
+# Temporary files that may stay; the last is the empty file by which Python looks whether a folder
+# is writable.
+_SHARED = (*invariants.SHARED_FILES, "????????")
 
 
 def main() -> int:

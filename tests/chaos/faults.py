@@ -21,8 +21,9 @@ _PROGRAMS = {
     "judge": "services.judge",
     "sandbox": "services.sandbox",
     "generator": "services.generator",
+    "reward": "services.reward",
 }
-_SIGNALS = {
+SIGNALS = {
     Kind.KILL: signal.SIGKILL,
     Kind.TERMINATE: signal.SIGTERM,
     Kind.FREEZE: signal.SIGSTOP,
@@ -154,7 +155,7 @@ class Injector:
             return
         victim = processes[fault.pick % len(processes)]
         with suppress(psutil.NoSuchProcess):
-            victim.send_signal(_SIGNALS[fault.kind])
+            victim.send_signal(SIGNALS[fault.kind])
             self._made(fault, str(victim.pid))
         if fault.kind is Kind.FREEZE:
             self._frozen.append((now + fault.seconds, victim))

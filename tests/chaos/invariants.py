@@ -35,6 +35,8 @@ from tests.processes import start_redis
 
 # Not that of an exception that Python ignores, as in the clean-up of what was interrupted.
 _TRACEBACK = re.compile(r"(?<!:\n)^Traceback", re.MULTILINE)
+# Temporary files that all sandboxes of a user share, and keep.
+SHARED_FILES = (".plumbline-sandbox-*", "plumbline-modules-*", "plumbline-root-*")
 # Complete, incomplete, a service could not be kept alive, interrupted, and by signal.
 _EXPECTED_ENDS = (0, 1, 2, 130, -signal.SIGKILL, -signal.SIGTERM)
 

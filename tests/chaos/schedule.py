@@ -38,7 +38,7 @@ VICTIMS = {
 }
 _WEIGHTS = {Kind.KILL: 10, Kind.TERMINATE: 3, Kind.FREEZE: 3, Kind.RIVAL: 1, Kind.CUT: 1}
 # Seconds; a judge's lease lives for 10.
-_FREEZES = (0.2, 0.2, 1.0, 1.0, 3.0, 12.0)
+FREEZES = (0.2, 0.2, 1.0, 1.0, 3.0, 12.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +93,4 @@ def _fault(random: Random, at: float, kind: Kind) -> Fault:
     victim, pick = random.choices([*VICTIMS], [*VICTIMS.values()])[0], random.randrange(100)
     if kind not in SIGNALS:
         return Fault(at, kind, pick=pick)
-    return Fault(at, kind, victim, pick, random.choice(_FREEZES) if kind is Kind.FREEZE else 0.0)
+    return Fault(at, kind, victim, pick, random.choice(FREEZES) if kind is Kind.FREEZE else 0.0)

@@ -20,17 +20,17 @@ import psutil
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tests.chaos.faults import adopt_orphans, alive
+from tests.chaos.faults import SIGNALS, adopt_orphans, kill_all, victims
+from tests.chaos.invariants import SHARED_FILES, leftovers, nobody_left
+from tests.chaos.schedule import FREEZES, Kind
 from tests.e2e.plumb import DEMO
 from tests.e2e.reward import RewardService, reward_service
 from tests.endurance.answers import answers
-from tests.endurance.processes import Held, held, processes, redis_url
+from tests.endurance.processes import Held, held, redis_url
 from tests.endurance.traffic import Traffic
 
 # Seconds in which a stack without requests lets go of everything, and in which its processes end.
 _QUIET, _LEAVE = 120.0, 20.0
-# Temporary files that all sandboxes of a user share, and keep.
-_SHARED = (".plumbline-sandbox-*", "plumbline-modules-*", "plumbline-root-*")
 # What a process may hold more at the end: part of its memory, and descriptors or threads.
 _PART, _MORE = 0.25, 12
 # How often each fault is drawn. The service is never killed: its memory is what is measured.
@@ -40,8 +40,6 @@ _FAULTS = {
     ("freeze", "judge"): 3, ("freeze", "sandbox"): 2, ("freeze", "redis"): 2,
     ("freeze", "reward"): 2, ("cut", "redis"): 3,
 }  # fmt: skip
-_SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "freeze": signal.SIGSTOP}
-_FREEZES = (0.2, 1.0, 3.0, 12.0)  # seconds; a judge's lease lives for 10
 
 
 def main() -> int:
@@ -52,9 +50,7 @@ def main() -> int:
     try:
         asyncio.run(run.run())
     finally:
-        for left in alive():
-            with suppress(psutil.NoSuchProcess):
-                left.kill()
+        kill_all()
     print(f"{run.findings} findings", flush=True)
     return 1 if run.findings else 0
 
@@ -97,17 +93,17 @@ class Run:
 
     async def _disturbed(self, service: RewardService, redis: Redis, learned: Traffic) -> None:
         command, seconds = service.process.pid, 60 * self._options.minutes
-        while len(processes("judge", command)) < 2:  # one was killed for its environment
+        while len(victims("judge", command)) < 2:  # one was killed for its environment
             await asyncio.sleep(0.1)
         async with self._traffic(service.url) as traffic:
             traffic.expected = learned.expected
             # What only the first requests cost belongs to no run.
             await traffic.run(min(60.0, seconds / 6), self._options.rate)
             await asyncio.sleep(5)
-            spared = processes("judge", command)[-1]
+            spared = victims("judge", command)[-1]
             steady = {
                 "command": psutil.Process(command),
-                "reward service": processes("reward", command)[0],
+                "reward service": victims("reward", command)[0],
                 "judge that is not killed": spared,
             }
             before = {name: held(process) for name, process in steady.items()}
@@ -143,7 +139,7 @@ class Run:
 
     def _names(self, command: int) -> dict[str, int]:
         names = ("reward", "judge", "sandbox", "redis")
-        return {name: len(processes(name, command)) for name in names}
+        return {name: len(victims(name, command)) for name in names}
 
     # Faults
 
@@ -161,10 +157,10 @@ class Run:
                     with suppress(RedisError):
                         await asyncio.to_thread(redis.client_kill_filter, _type="normal")
                     continue
-                chosen = [process for process in processes(name, command) if process.pid != spared]
+                chosen = [process for process in victims(name, command) if process.pid != spared]
                 if chosen:
                     victim = self._random.choice(chosen)
-                    group.create_task(_strike(victim, kind, self._random.choice(_FREEZES)))
+                    group.create_task(_strike(victim, kind, self._random.choice(FREEZES)))
 
     # Checks
 
@@ -184,15 +180,8 @@ class Run:
     def _check_end(self, service: RewardService, temporary: Path) -> None:
         if service.process.returncode != 0:
             self._found("SIGTERM ends it well", f"exit code {service.process.returncode}")
-        ends = time.monotonic() + _LEAVE
-        while (left := alive()) and time.monotonic() < ends:
-            time.sleep(0.1)
-        for process in left:
-            with suppress(psutil.Error):
-                self._found("no process is left", " ".join(process.cmdline())[:200])
-        for path in sorted(temporary.iterdir()):
-            if not any(map(path.match, _SHARED)):
-                self._found("no temporary file is left", path.name)
+        for violation in [*nobody_left(_LEAVE), *leftovers(temporary, SHARED_FILES)]:
+            self._found(violation.invariant, violation.found)
 
     def _found(self, what: str, seen: str) -> None:
         self.findings += 1
@@ -212,7 +201,7 @@ def _service(temporary: Path, **environment: str):
 
 async def _strike(victim: psutil.Process, kind: str, seconds: float) -> None:
     with suppress(psutil.NoSuchProcess):
-        victim.send_signal(_SIGNALS[kind])
+        victim.send_signal(SIGNALS[Kind(kind)])
     if kind == "freeze":
         try:
             await asyncio.sleep(seconds)

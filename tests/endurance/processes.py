@@ -5,20 +5,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from tests.chaos.faults import children_of, victims
+from tests.chaos.faults import victims
 from tests.e2e import plumb
-
-
-def processes(name: str, command: int) -> list[psutil.Process]:
-    """Processes of a name in the stack of a command, by process id."""
-    if name != "reward":
-        return victims(name, command)
-    services = []
-    for process in children_of(command):
-        with suppress(psutil.Error):
-            if "services.reward" in " ".join(process.cmdline()):
-                services.append(process)
-    return services
 
 
 @dataclass(frozen=True, slots=True)
