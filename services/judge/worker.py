@@ -259,8 +259,8 @@ class JudgeProcess:
             await asyncio.wait({drained}, timeout=_CLOSE_SECONDS)
             if not drained.done():  # Redis hangs: neither verdicts nor failures can be stored
                 log.error("Redis does not answer, stopping without it")
-                give_up(self._redis)
                 while not drained.done():  # a cancelled call first returns its permit, by Redis
+                    give_up(self._redis)  # again, for a command that was about to connect
                     judge.cancel()
                     await asyncio.wait({drained}, timeout=_PAUSE)
             await drained

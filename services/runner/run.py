@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger
+from shared.ledger.sentinel import is_behind_sentinel
 from shared.run_record import OutageReport, RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
 from shared.service.processes import with_watch
@@ -25,6 +26,8 @@ _GATHER = 0.05
 # Seconds for writing the artifacts, those for each sample, and until the first note about it.
 _PUBLISH, _PUBLISH_EACH, _PUBLISH_NOTE = 600.0, 0.002, 20.0
 _PAUSE = 0.05  # seconds between two looks at the run's state
+# Seconds in which sentinels make a former master a replica: 8, and up to 10 until they look at it.
+_DEMOTION = 20.0
 
 
 class ProgressListener(Protocol):
@@ -244,11 +247,20 @@ class Run:
         return missing
 
     def _check_lost_run(self) -> None:
-        if self._ledger.incarnation() != self._incarnation:
-            raise ServiceError(
-                "Redis lost the run that it had acknowledged (did its machine crash, or was it "
-                "emptied?); restore its data, or use --force to start over"
-            )
+        """Check that Redis has the run; behind Sentinel again and again for a while.
+
+        A former master that returns is a master, without the latest writes or even empty, until
+        the sentinels make it a replica.
+        """
+        redis = self._ledger.redis
+        deadline = time.monotonic() + (_DEMOTION if is_behind_sentinel(redis) else 0.0)
+        while self._ledger.incarnation() != self._incarnation:
+            if time.monotonic() >= deadline:
+                raise ServiceError(
+                    "Redis lost the run that it had acknowledged (did its machine crash, or was it "
+                    "emptied?); restore its data, or use --force to start over"
+                )
+            time.sleep(_PAUSE)
 
     async def _wait_until_published(self) -> bool:
         """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""

@@ -17,7 +17,12 @@ from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
 
 URL_FORM = "redis+sentinel://USER:PASSWORD@HOST:26379,HOST2:26379/SERVICE/DB"
 # A sentinel that does not answer is passed over: the next one names the master as well.
@@ -31,6 +36,11 @@ _NOT_NOW = re.compile(r"^(UNBLOCKED|MASTERDOWN|NOREPLICAS)\b")
 def is_sentinel_url(url: str) -> bool:
     """Whether a URL of Redis is answered by sentinels."""
     return url.startswith(("redis+sentinel://", "rediss+sentinel://"))
+
+
+def is_behind_sentinel(redis: Redis) -> bool:
+    """Whether a client is one of :func:`sentinel_client`."""
+    return isinstance(redis.connection_pool, SentinelConnectionPool)
 
 
 @dataclass(frozen=True, slots=True)
