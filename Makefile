@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-judge bench-generate bench-router bench-view endurance clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-judge bench-generate bench-view endurance clean
 
 PAGE_STYLE := packaging/page/style.sh
 
@@ -198,9 +198,6 @@ types: $(DEV_STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ a
 
 bench-generate: $(DEV_STAMP) # tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
-
-bench-router: $(DEV_STAMP) # latency and CPU time that the router adds, before stand-ins of engines (ARGS: --replicas 1,4,8 --rates 250,1000)
-	$(BIN)/python -m tests.bench.router $(ARGS)
 
 reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and docs/metrics.md
 	$(BIN)/python -m tools.reference

@@ -2,9 +2,10 @@
 
     python -m tests.bench.generate --model DIR --replicas 1,2,4
 
-Each measurement is printed as it is made. After `--limit-seconds` the benchmark ends with what it
-has. With `--cpu-engine` loads are small and only show that it works. What follows `--set` are keys
-of our configuration, for both sides: `--set actor_rollout_ref.rollout.enforce_eager=true`.
+Each measurement is printed as it is made. A benchmark that is interrupted, or ended by SIGTERM as
+by `timeout`, prints what it has. With `--cpu-engine` loads are small and only show that it works.
+What follows `--set` are keys of our configuration, for both sides:
+`--set actor_rollout_ref.rollout.enforce_eager=true`.
 """
 
 import argparse
@@ -50,11 +51,11 @@ def main() -> int:
     with TemporaryDirectory(prefix="bench-") as temporary:
         folder = options.logs or Path(temporary)
         try:
-            with supervised(options.limit_seconds):
+            with supervised():
                 for replicas in options.replicas:
                     _measure(options, size, folder, replicas, rates)
-        except TimeoutError:
-            print(f"ended after {options.limit_seconds:g} s with what there is")
+        except KeyboardInterrupt:
+            return 130
         except ServerError as error:
             print(error, file=sys.stderr)
             return 1
@@ -70,13 +71,11 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--model", required=True, help="folder of the model")
     add("--logs", type=Path, help="folder for the servers' logs and files, which are then kept")
-    add("--limit-seconds", type=float, default=580.0)
     add("--cpu-engine", action="store_true", help="engines on this machine's CPUs")
     add("--set", nargs="*", default=[], metavar="KEY=VALUE")
     add("--sides", type=_sides, default=[OURS, VLLM], help=f"of {', '.join(SIDES)}")
     add("--replicas", type=_numbers, default=[1], help="comma-separated; the load grows with them")
     add("--passes", type=int, default=5, help="of a server, after the first, which does not count")
-    add("--rounds", type=int, default=1, help="starts of each server, in turns")
     add("--together", action="store_true", help="both servers run, and passes take turns")
     add("--direct", action="store_true", help="also ask some of our replicas, with and without")
     add("--total", type=int, default=0, help="requests of a pass, however many replicas are asked")
@@ -106,23 +105,20 @@ def _measure(
 ) -> None:
     """Measure all sides with so many replicas, and add the rates."""
     config = make_config(options.model, size, replicas, options.set, cpu_engine=options.cpu_engine)
-    for turn in range(options.rounds):
-        # Neither always has the machine as the other left it.
-        sides = options.sides if turn % 2 == 0 else options.sides[::-1]
-        for group in [sides] if options.together else [[side] for side in sides]:
-            with ExitStack() as stack:
-                servers = [
-                    stack.enter_context(serving(side, config, folder / f"{side}-{replicas}-{turn}"))
-                    for side in group
-                ]
-                ways = [(server, replicas) for server in servers]
-                if options.direct:
-                    ways += [part for server in servers for part in _parts(server, stack)]
-                for number in range(options.passes + 1):
-                    for server, count in ways:
-                        rate = _pass(options, size, server, count, number)
-                        if number > 0:  # the first one of a server warms it up
-                            rates.setdefault((server.side, count), []).append(rate)
+    for group in [options.sides] if options.together else [[side] for side in options.sides]:
+        with ExitStack() as stack:
+            servers = [
+                stack.enter_context(serving(side, config, folder / f"{side}-{replicas}"))
+                for side in group
+            ]
+            ways = [(server, replicas) for server in servers]
+            if options.direct:
+                ways += [part for server in servers for part in _parts(server, stack)]
+            for number in range(options.passes + 1):
+                for server, count in ways:
+                    rate = _pass(options, size, server, count, number)
+                    if number > 0:  # the first one of a server warms it up
+                        rates.setdefault((server.side, count), []).append(rate)
 
 
 def _parts(server: Server, stack: ExitStack) -> Iterator[tuple[Server, int]]:
