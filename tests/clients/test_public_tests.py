@@ -66,9 +66,7 @@ def test_the_share_of_tests_that_passed(tool: Any) -> None:
 
     async def execute() -> tuple[Any, float | None, dict[str, Any]]:
         instance, _ = await tool.create(create_kwargs={"public_tests": tests})
-        result = await tool.execute(instance, {"code": "print(input())"})
-        assert await tool.calc_reward(instance) == 0.5
-        return result
+        return await tool.execute(instance, {"code": "print(input())"})
 
     response, share, _ = asyncio.run(execute())
     assert response.text.startswith("1 of 2 public tests passed.\nTest 2: wrong output")

@@ -22,7 +22,7 @@ from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 from plumbline_reward.client import Client
-from plumbline_reward.errors import NotJudgedError, RewardError
+from plumbline_reward.errors import RewardError
 from plumbline_reward.responses import describe, describe_failure, shorten
 
 _SHOWN = 400
@@ -50,7 +50,6 @@ class PublicTestsTool(BaseTool):
         names = {"url", "token", "timeout"} & set(config)
         self._client = Client(**{name: config[name] for name in names})
         self._tests: dict[str, list[Mapping[str, object]]] = {}
-        self._shares: dict[str, float] = {}
 
     def get_openai_tool_schema(self) -> OpenAIFunctionToolSchema:
         return OpenAIFunctionToolSchema.model_validate(_SCHEMA)
@@ -87,7 +86,6 @@ class PublicTestsTool(BaseTool):
             for task in running:  # if one program cannot be run, nobody waits for the others
                 task.cancel()
         passed, total = failures.count(None), len(failures)
-        self._shares[instance_id] = passed / total
         text = f"{passed} of {total} public tests passed."
         for number, failure in enumerate(failures, start=1):
             if failure is not None:
@@ -95,15 +93,8 @@ class PublicTestsTool(BaseTool):
         metrics: dict[str, object] = {"public_tests_passed": passed, "public_tests_total": total}
         return ToolResponse(text=text), passed / total, metrics
 
-    async def calc_reward(self, instance_id: str, **_: Any) -> float:
-        """Return the share of tests that the last program passed."""
-        if instance_id not in self._shares:
-            raise NotJudgedError("no program has been run on the public tests")
-        return self._shares[instance_id]
-
     async def release(self, instance_id: str, **_: Any) -> None:
         self._tests.pop(instance_id, None)
-        self._shares.pop(instance_id, None)
 
     async def _failure(self, code: str, test: Mapping[str, object]) -> str | None:
         """Run one test and describe its failure, None if it passes."""

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from services.generator.backends.verl.engine_config import (
-    check_sglang,
     child_environment,
     count_replicas,
     engine_variables,
@@ -123,14 +122,6 @@ def test_sglang_has_the_options_that_it_gets() -> None:
     types = {bool: ("bool",), int: ("int", "Optional[int]"), str: ("str", "Optional[str]")}
     for name, value in sglang_options("generation.deterministic=true", template).items():
         assert fields[name] in types[type(value)], name
-
-
-def test_an_option_that_sglang_does_not_have() -> None:
-    fields = json.loads(SERVER_ARGS.read_text())["fields"]
-    option = f"{ROLLOUT}engine_kwargs.sglang={{attention_backend: triton, mem_fraction: 0.5}}"
-    with pytest.raises(ConfigError, match="no option 'mem_fraction'; did you mean mem_fraction_st"):
-        check_sglang(load_config(None, [option]), fields)
-    check_sglang(load_config(None, [option.replace("mem_fraction", "mem_fraction_static")]), fields)
 
 
 def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:

@@ -2,8 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any
 
 from shared.config import Config, RolloutConfig
@@ -142,18 +141,6 @@ def _sglang_options(config: Config, rank: int) -> dict[str, object]:
     if config.generation.deterministic:
         options["enable_deterministic_inference"] = True  # vLLM has an environment variable
     return options
-
-
-def check_sglang(config: Config, options: Collection[str]) -> None:
-    """Raise ConfigError for an option that is none of SGLang's, the fields of ``ServerArgs``."""
-    chosen = config.actor_rollout_ref.rollout.engine_kwargs.get("sglang", {})
-    for name in sorted(chosen.keys() - set(options)):
-        similar = get_close_matches(name, options, n=1)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.engine_kwargs.sglang: this SGLang has no option "
-            f"{name!r}{hint}"
-        )
 
 
 def compose(config: Config, rank: int = 0) -> Any:

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -132,9 +131,7 @@ class Host:
 
     def _check_sglang(self, model: ModelFolder) -> None:
         from sglang.srt.parser.conversation import get_conv_template_by_model_path
-        from sglang.srt.server_args import ServerArgs
 
-        engine_config.check_sglang(self._config, [option.name for option in fields(ServerArgs)])
         if self._config.generation.verl.chat_template:
             return
         # SGLang guesses from the folder's name, and would not use the model's own template.
