@@ -26,7 +26,7 @@ def score(model: Any, ids: Sequence[int]) -> ScoredTokens:
 def report(name: str, model: Any, ids: Sequence[int]) -> None:
     model.eval()
     shuffled = [*ids[:1], *Random(0).sample(list(ids[1:]), len(ids) - 1)]
-    facts = compare(score(model, ids), score(model, shuffled), model.config.vocab_size)
+    facts = compare(score(model, ids), score(model, shuffled))
     print(json.dumps({"name": name, "facts": facts.model_dump()}), flush=True)
 
 

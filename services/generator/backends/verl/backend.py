@@ -176,11 +176,10 @@ class VerlReplicaFactory:
         return VerlReplica(name, child, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
-        facts, engine, vocabulary = None, ready.facts.engine, ready.facts.model.vocabulary
-        section = self._config.actor_rollout_ref
+        facts, section = None, self._config.actor_rollout_ref
         try:
             context = engine_config.context(section.rollout)
-            facts = await check_self(ready.url, engine, vocabulary, context)
+            facts = await check_self(ready.url, ready.facts.engine, context)
             log.info("self-check", replica=rank, **facts.model_dump())
         except ServiceError as error:
             # The router's health check decides whether the replica gets requests.

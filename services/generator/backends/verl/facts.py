@@ -109,7 +109,6 @@ def _model(model: ModelFolder) -> ModelFacts:
     return ModelFacts(
         architecture=model.architecture,
         context=model.context,
-        vocabulary=model.vocabulary,
         config_sha256=hashlib.sha256(text).hexdigest(),
         weights={path.name: path.stat().st_size for path in sorted(weights)},
         revision=revision,

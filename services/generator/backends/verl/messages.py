@@ -58,7 +58,6 @@ class ModelFacts(_Message):
 
     architecture: str
     context: int | None
-    vocabulary: int | None
     config_sha256: str
     weights: dict[str, int]
     revision: str | None = None
@@ -67,16 +66,14 @@ class ModelFacts(_Message):
 class SelfCheckFacts(_Message):
     """Result of the self-check on a number of tokens.
 
-    ``mean_logprob`` is that of the known text, in nats per token, ``chance`` that of a uniform
-    distribution over the vocabulary, if it is known. ``order_preference`` is the probability that a
-    random token of the text has a higher log-probability than a random token of the shuffled text
-    (the area under the ROC curve): 0.5 for a model that knows nothing about order.
+    ``mean_logprob`` is that of the known text, in nats per token. ``order_preference`` is the
+    probability that a random token of the text has a higher log-probability than a random token of
+    the shuffled text (the area under the ROC curve): 0.5 for a model that ignores order.
     """
 
     mean_logprob: float
     order_preference: float
     tokens: int
-    chance: float | None
     looks_random: bool
 
 

@@ -26,7 +26,6 @@ class ModelFolder:
 
     path: Path
     architecture: str
-    vocabulary: int | None
     context: int | None
     has_chat_template: bool
 
@@ -70,11 +69,9 @@ def read_model_folder(folder: Path) -> ModelFolder:
         raise ConfigError(f"{_KEY}: {folder} has no tokenizer (such as tokenizer.json)")
     text = config.get("text_config")
     config = {**config, **(text if isinstance(text, dict) else {})}
-    vocabulary = config.get("vocab_size")
     return ModelFolder(
         path=folder,
         architecture=str(architectures[0]),
-        vocabulary=vocabulary if isinstance(vocabulary, int) else None,
         context=_context(config),
         has_chat_template=_has_chat_template(folder),
     )

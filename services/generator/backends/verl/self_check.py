@@ -7,7 +7,6 @@ tokens that a model of few texts finds impossible. Both sequences have the same 
 that knows only which tokens are frequent, or whose output layer favours some, gains nothing.
 """
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -83,11 +82,11 @@ class ScoredTokens:
         return [value for before, now, value in scored if value is not None and now != before]
 
 
-async def check_self(url: str, engine: str, vocabulary: int | None, context: int) -> SelfCheckFacts:
+async def check_self(url: str, engine: str, context: int) -> SelfCheckFacts:
     """Compare the known text with its shuffled tokens.
 
-    ``url`` is the engine's address without ``/v1``, ``engine`` vllm or sglang, ``vocabulary`` the
-    size of the model's, ``context`` the longest prompt and response in tokens.
+    ``url`` is the engine's address without ``/v1``, ``engine`` vllm or sglang, ``context`` the
+    longest prompt and response in tokens.
 
     Raises:
         ServiceError: The engine does not answer, or without log-probabilities.
@@ -103,12 +102,10 @@ async def check_self(url: str, engine: str, vocabulary: int | None, context: int
             shuffled = await score(session, url, ids)
     except (aiohttp.ClientError, TimeoutError, LookupError, TypeError, ValueError) as error:
         raise ServiceError(f"self-check: {one_line(error)}") from None
-    return compare(ordered, shuffled, vocabulary)
+    return compare(ordered, shuffled)
 
 
-def compare(
-    ordered: ScoredTokens, shuffled: ScoredTokens, vocabulary: int | None
-) -> SelfCheckFacts:
+def compare(ordered: ScoredTokens, shuffled: ScoredTokens) -> SelfCheckFacts:
     """Compare the log-probabilities of two orders of the same tokens.
 
     Raises:
@@ -126,7 +123,6 @@ def compare(
         mean_logprob=round(sum(values) / len(values), 3),
         order_preference=round(preference, 3),
         tokens=len(values),
-        chance=round(-math.log(vocabulary), 3) if vocabulary else None,
         looks_random=preference < _TRAINED,
     )
 
