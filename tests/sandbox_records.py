@@ -15,8 +15,8 @@ Behaviour = Callable[[str, dict[str, Any]], Answer]
 
 
 @contextmanager
-def behaving(behave: Behaviour) -> Iterator[str]:
-    """A server that answers as ``behave`` does; yield its URL."""
+def behaving(behave: Behaviour, port: int = 0) -> Iterator[str]:
+    """A server that answers as ``behave`` does, at a free port if it is 0; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -38,7 +38,7 @@ def behaving(behave: Behaviour) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    front = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    front = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     threading.Thread(target=front.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{front.server_port}"

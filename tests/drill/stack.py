@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import yaml
 
+from services.cli.embedded.services import ChildProcess, wait_until
 from shared.service.processes import free_port
 from tests.conftest import RedisServer
 from tests.drill.prometheus import Prometheus, compressed
@@ -31,25 +31,15 @@ class Service:
         self.name, self.port = name, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"{name}.log"
-        self.settings = {"HOST": "127.0.0.1", "PORT": str(self.port), **settings}
-        self.process: subprocess.Popen[bytes] | None = None
+        address = {"HOST": "127.0.0.1", "PORT": str(self.port), "PYTHONPATH": str(REPOSITORY)}
+        self._child = ChildProcess(name, [], self.log, environment() | address | settings)
 
     def start(self, *program: str) -> None:
-        command = program or ("-m", f"services.{self.name}")
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *command],
-                cwd=REPOSITORY,
-                env=environment() | {"PYTHONPATH": str(REPOSITORY)} | self.settings,
-                stdout=log,
-                stderr=log,
-            )
-        until(f"{self.name} answers", self._answers)
+        self._child.command = [sys.executable, *(program or ("-m", f"services.{self.name}"))]
+        self._child.start()
+        wait_until(self._answers, self._child)
 
     def _answers(self) -> bool:
-        assert self.process is not None
-        if self.process.poll() is not None:
-            raise RuntimeError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
         try:
             with urllib.request.urlopen(f"{self.url}/metrics", timeout=2):
                 return True
@@ -59,22 +49,13 @@ class Service:
             return False
 
     def send(self, signum: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(signum)
+        assert self._child.process is not None
+        self._child.process.send_signal(signum)
 
     def stop(self) -> None:
-        if self.process is None:
-            return
-        self.send(signal.SIGCONT)
-        self.send(signal.SIGTERM)
-        try:
-            self.process.wait(15)
-        except subprocess.TimeoutExpired:
-            children = psutil.Process(self.process.pid).children(recursive=True)
-            for child in [*children, self.process]:
-                child.kill()
-            self.process.wait()
-        self.process = None
+        if self._child.running:
+            self.send(signal.SIGCONT)
+            self._child.stop(15)
 
     def again(self, *program: str) -> None:
         self.stop()
