@@ -23,7 +23,7 @@ from services.cli.embedded.stack import open_stack
 from services.judge.canaries import CanaryProfile, judge_canaries
 from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
-from services.runner.preflight import check_judges, load_problems
+from services.runner.preflight import load_problems
 from services.runner.sandboxes import check_sandboxes
 from shared.address import Address
 from shared.artifacts import OutputFolder
@@ -32,6 +32,7 @@ from shared.config import Config, load_config
 from shared.errors import ConfigError, FindingsError, PlumblineError, ServiceError
 from shared.harness.languages import LANGUAGES, PROGRAMS, installation
 from shared.ledger import connect
+from shared.ledger.queue import live_workers
 from shared.redaction import redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
 from shared.text import split_urls
@@ -287,7 +288,10 @@ def _redis() -> Iterator[CheckLine]:
 
 
 def _judges(redis: Redis) -> Iterator[CheckLine]:
-    check_judges(redis)
+    if not live_workers(redis):
+        raise ServiceError(
+            "no judge worker is running; start one with this Redis: python -m services.judge"
+        )
     yield CheckLine(Mark.OK, "judges", "at least one worker is registered")
 
 

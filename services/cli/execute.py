@@ -16,7 +16,7 @@ from services.cli.console import say, stdout_console
 from services.cli.display import ProgressDisplay, print_summary
 from services.cli.embedded.stack import EmbeddedStack, open_stack, while_restarted
 from services.runner.outages import Check, JudgesCheck, watch_outages
-from services.runner.preflight import Needs, check_judges, needs_of
+from services.runner.preflight import Needs, needs_of
 from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
 from services.runner.sources import RecordedSource, generator_source
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
 # and with KEDA no judge runs until a job is queued.
-_SANDBOX_CHECKS = ("sandboxes", "judges", "none")
+_SANDBOX_CHECKS = ("sandboxes", "none")
 # About one a second: more than fit into the patience of a connection. The Redis of an embedded run
 # has fewer, because nobody starts it again once its supervisor has given up.
 _RETRIES_OF_EXTERNAL = 1000
@@ -280,7 +280,7 @@ async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> None:
 
 
 def _external(request: RunRequest, progress: ProgressDisplay, needs: Needs) -> Redis:
-    """Connect to an external Redis, after its sandboxes or judges are available."""
+    """Connect to an external Redis, after its sandboxes are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
         choices = ", ".join(_SANDBOX_CHECKS)
@@ -292,10 +292,7 @@ def _external(request: RunRequest, progress: ProgressDisplay, needs: Needs) -> R
     from shared.service.settings import RedisSettings, load_settings
 
     url = load_settings(RedisSettings).redis_url
-    redis = waited_for(lambda: connect(url, retries=_RETRIES_OF_EXTERNAL), progress)
-    if check == "judges":
-        waited_for(lambda: check_judges(redis), progress)
-    return redis
+    return waited_for(lambda: connect(url, retries=_RETRIES_OF_EXTERNAL), progress)
 
 
 async def check_generator(config: Config, urls: Sequence[str]) -> None:

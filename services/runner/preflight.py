@@ -1,18 +1,15 @@
-"""Problems of a run, and the checks of them and of the judges before it writes anything."""
+"""Problems of a run, and the checks of them before it writes anything."""
 
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from redis import Redis
-
 from shared.config import Config, DataConfig, JudgeConfig
 from shared.datasets import parquet_files, read_datasets
-from shared.errors import ConfigError, DataError, UnavailableError
+from shared.errors import ConfigError, DataError
 from shared.function_plan import fault_of, plan_of
 from shared.harness.languages import LANGUAGES
-from shared.ledger.queue import live_workers
 from shared.manifests import differences, load_lock
 from shared.run_record import DataLockCheck, Provenance
 from shared.schemas import (
@@ -134,18 +131,6 @@ def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
         if method != "batch" and (tests.checker or tests.checker_source):
             return f"the method {method} cannot use the problem's own checker; use batch"
     return None
-
-
-def check_judges(redis: Redis) -> None:
-    """Check that a judge worker listens to the queue.
-
-    Raises:
-        UnavailableError: There is no worker.
-    """
-    if not live_workers(redis):
-        raise UnavailableError(
-            "no judge worker is running; start one with this Redis: python -m services.judge"
-        )
 
 
 # What the problems need of a sandbox

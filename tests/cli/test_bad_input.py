@@ -11,7 +11,6 @@ import pytest
 from services.data.records import write_dataset
 from shared import artifacts
 from tests.cli.commands import MODELS, PING, Outcome, answering, plumb
-from tests.conftest import RedisServer
 from tests.runner.generators import refused_url
 from tests.shared.ledgers import problem
 
@@ -221,12 +220,6 @@ def test_a_tokenizer_or_an_output_that_cannot_be_used(desk: Desk) -> None:
     refused(desk.judge_all("--embedded", cases[0][0]), desk, "data.tokenizer")
     assert desk.data.read_bytes() == before
     assert not (desk.folder / "out").exists()
-
-
-def test_no_judge_where_judges_are_asked_for(desk: Desk, redis_server: RedisServer) -> None:
-    given = {"PLUMBLINE_SANDBOX_CHECK": "judges", "REDIS_URL": redis_server.url}
-    outcome = desk.judge_all(SANDBOX_URLS=refused_url(), **given)
-    refused(outcome, desk, "no judge worker", "services.judge")
 
 
 def test_redis_that_is_away(desk: Desk, sandbox: str) -> None:

@@ -95,11 +95,6 @@ def test_keda_goes_down_to_none_and_a_run_waits_for_no_worker(everything: Cluste
         assert trigger["metadata"]["activationListLength"] == "0"
 
 
-def test_a_fixed_number_of_workers_is_waited_for(minimal: Cluster):
-    runner = env_of(minimal.pod("runner").spec["containers"][0])
-    assert runner["PLUMBLINE_SANDBOX_CHECK"] == "judges"
-
-
 def test_the_reward_service_scales_by_the_core_that_it_requests(everything: Cluster):
     scaler = everything.one("HorizontalPodAutoscaler", "reward")["spec"]
     assert scaler["scaleTargetRef"]["name"] == "reward"
