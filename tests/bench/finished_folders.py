@@ -16,6 +16,7 @@ from shared.outlines import ProblemOutline
 from shared.run_record import DatasetRecord, RunRecord, RunState
 from shared.schemas import FailedCase, Generation, JudgedCode, SampleId, Verdict, sha256
 from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, verdict
 
 _ANSWERS = 10  # of a problem
 _BEGAN = 1.7e9
@@ -113,26 +114,19 @@ def finished_records(
         zip(sample_ids(samples), _sources(chance), strict=False)
     ):
         completion = _completion(source)
-        names = {
-            "dataset": sample.dataset,
-            "problem_id": sample.problem_id,
-            "sample_index": sample.sample_index,
-            "completion_sha256": sha256(completion),
-        }
         code = completion[program.start : completion.rindex("```")]
-        yield (
-            Generation(
-                **names,
-                completion=completion,
-                finish_reason="stop",
-                prompt_tokens=300,
-                output_tokens=len(completion) // 4,
-                gen_time=chance.expovariate(0.05),
-                replica="127.0.0.1:8000",
-                finished_at=begun + number / 50,
-            ),
-            _verdict(names, chance, begun + number / 50 + 1, program.start, code),
+        made = generation(
+            sample,
+            completion,
+            finish_reason="stop",
+            prompt_tokens=300,
+            output_tokens=len(completion) // 4,
+            gen_time=chance.expovariate(0.05),
+            replica="127.0.0.1:8000",
+            finished_at=begun + number / 50,
         )
+        judged_code = JudgedCode.of(code, "fenced", program.start)
+        yield made, _verdict(made, chance, begun + number / 50 + 1, judged_code)
 
 
 def _sources(chance: random.Random) -> Iterator[str]:
@@ -153,31 +147,25 @@ def _completion(source: str) -> str:
     return f"Here is the answer.\n```python\n{source}\n```\n"
 
 
-def _verdict(
-    names: dict[str, object], chance: random.Random, at: float, start: int, code: str
-) -> Verdict:
+def _verdict(made: Generation, chance: random.Random, at: float, code: JudgedCode) -> Verdict:
     status = chance.choice(_STATUSES)
     passed = _CASES if status is FinalStatus.SUCCESS else chance.randrange(_CASES)
     failed = FailedCase(
         case_index=passed, status=status, input="1 2 3\n" * 20, expected="6\n", actual="5\n"
     )
-    return Verdict.model_validate(
-        {
-            **names,
-            "final_status": status,
-            "accepted": passed == _CASES,
-            "pass_ratio": passed / _CASES,
-            "cases_passed": passed,
-            "cases_total": _CASES,
-            "case_codes": [1] * passed + [0] * (_CASES - passed),
-            "total_judge_time": chance.expovariate(1),
-            "first_failed_case": None if passed == _CASES else failed,
-            "method": "batch",
-            "checker": "tokens",
-            "attempts": 1,
-            "cpu_time": chance.expovariate(2),
-            "worker": "judge-1",
-            "judged_at": at,
-            "code": JudgedCode.of(code, "fenced", start),
-        }
+    return verdict(
+        made,
+        status,
+        pass_ratio=passed / _CASES,
+        cases_passed=passed,
+        cases_total=_CASES,
+        case_codes=[1] * passed + [0] * (_CASES - passed),
+        total_judge_time=chance.expovariate(1),
+        first_failed_case=None if passed == _CASES else failed,
+        method="batch",
+        checker="tokens",
+        cpu_time=chance.expovariate(2),
+        worker="judge-1",
+        judged_at=at,
+        code=code,
     )

@@ -96,11 +96,8 @@ def test_verdicts_stay_when_pods_are_killed_and_replaced():
     kubectl("create", "job", "beside", "--from=cronjob/run")
     for number, kind in enumerate(KINDS, start=1):
         wait_for_progress("thousand", 60 * number)
-        selector = f"{COMPONENT}={kind}"
-        kubectl("delete", "pod", "-l", selector, "--force", "--grace-period=0", "--wait=false")
-    kubectl(
-        "delete", "pod", "-l", "job-name=thousand", "--force", "--grace-period=0", "--wait=false"
-    )
+        kill(f"{COMPONENT}={kind}")
+    kill("job-name=thousand")
     kubectl("set", "image", "deployment/judge", "judge=plumbline/judge:next")
     kubectl("rollout", "restart", *WORKLOADS)
     assert "58 of 58 samples judged" in finished("beside")

@@ -44,10 +44,8 @@ async def test_killed_and_asked_again(
     async def parity(generation: Generation) -> Verdict:
         judged.append(generation.completion)
         await asyncio.sleep(0.02)
-        if int(generation.completion) % 2 == 0:
-            return verdict(generation)
-        fields = {"accepted": False, "pass_ratio": 0.0, "final_status": FinalStatus.WRONG_ANSWER}
-        return verdict(generation).model_copy(update=fields)
+        odd = int(generation.completion) % 2
+        return verdict(generation, FinalStatus.WRONG_ANSWER if odd else FinalStatus.SUCCESS)
 
     tests = {"inputs": ["1\n"], "outputs": ["1\n"]}
     items = [{"ground_truth": tests, "completion": str(number)} for number in range(COUNT)]

@@ -126,8 +126,7 @@ async def test_what_cannot_be_judged_is_neither_a_number_nor_remembered(
     service: Served, redis: Redis, redis_server: RedisServer
 ) -> None:
     async def fail(generation: Generation) -> Verdict:
-        found = {"final_status": FinalStatus.API_ERROR, "detail": "sandbox: none answers"}
-        return verdict(generation).model_copy(update={**found, "accepted": False})
+        return verdict(generation, FinalStatus.API_ERROR, detail="sandbox: none answers")
 
     async with Worker(redis_server.url, "w", judge=fail) as worker:
         batch = asyncio.create_task(service.score(items=[item("a")]))
@@ -225,10 +224,8 @@ async def test_redis_is_killed_while_hundreds_are_judged(own_redis_server: Redis
 
     async def odd_is_wrong(generation: Generation) -> Verdict:
         await asyncio.sleep(0.05)
-        if int(generation.completion) % 2 == 0:
-            return verdict(generation)
-        fields = {"accepted": False, "pass_ratio": 0.0, "final_status": FinalStatus.WRONG_ANSWER}
-        return verdict(generation).model_copy(update=fields)
+        odd = int(generation.completion) % 2
+        return verdict(generation, FinalStatus.WRONG_ANSWER if odd else FinalStatus.SUCCESS)
 
     async with (
         served(redis, server.url) as service,

@@ -18,7 +18,7 @@ from shared.config import GenerationConfig
 from shared.run_record import OutageReport
 from shared.schemas import Generation, SampleId
 from shared.service.processes import free_port
-from tests.generator.router.engines import reset as reset_connection
+from tests.generator.router.engines import cut_off, reset
 
 SAMPLE = SampleId("d/1", "p 1", 2)
 MESSAGES = [{"role": "user", "content": "Add two numbers."}]
@@ -131,25 +131,14 @@ async def failed(request: web.Request, failure: Failure) -> web.StreamResponse:
         return web.Response(status=failure["status"], headers=failure["headers"], text=text)
     if failure == "hang":
         await asyncio.Event().wait()
-    if failure in ("reset", "truncated"):
-        return await _broken(request, reset=failure == "reset")
+    if failure == "reset":
+        reset(request.transport)
+        return web.Response()
+    if failure == "truncated":
+        return await cut_off(request)
     if failure == "too_long":
         return web.json_response({"error": _TOO_LONG}, status=400)
     status, _, seconds = failure.partition(":")
     headers = {"Retry-After": seconds} if seconds else {}
     error = {"message": f"injected failure: HTTP {status}"}
     return web.json_response({"error": error}, status=int(status), headers=headers)
-
-
-async def _broken(request: web.Request, *, reset: bool) -> web.StreamResponse:
-    """End the connection, with a TCP reset or in the middle of a body."""
-    response = web.StreamResponse()
-    assert request.transport is not None
-    if reset:
-        reset_connection(request.transport)
-        return response
-    response.content_length = 100
-    await response.prepare(request)
-    await response.write(b'{"choices": [')
-    request.transport.close()
-    return response

@@ -107,14 +107,8 @@ def plan_of(problems: list[Problem], n: int = 1) -> RunPlan:
 def test_data_sets_and_problems_keep_their_order() -> None:
     plan = plan_of(PROBLEMS, 2)
     assert [d.name for d in plan.datasets] == ["d1", "d2"]
-    assert plan.samples() == [
-        SampleId("d1", "b", 0),
-        SampleId("d1", "b", 1),
-        SampleId("d1", "a", 0),
-        SampleId("d1", "a", 1),
-        SampleId("d2", "x", 0),
-        SampleId("d2", "x", 1),
-    ]
+    names = [("d1", "b"), ("d1", "a"), ("d2", "x")]
+    assert plan.samples() == [SampleId(*name, index) for name in names for index in (0, 1)]
 
 
 def test_a_problem_gets_the_samples_it_is_given() -> None:

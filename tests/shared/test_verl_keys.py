@@ -7,9 +7,9 @@ import pytest
 
 from shared.config import Config, load_config
 from shared.config_files import validate_document
-from shared.errors import ConfigError
 from shared.protocol import leaves
 from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS, canonical, notices
+from tests.shared.test_config import refusal
 
 KNOWN = Path(__file__).with_suffix("").with_name("verl_keys.txt").read_text().splitlines()[1:]
 LEAVES = {leaf.path for leaf in leaves(Config)}
@@ -57,14 +57,6 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "config.yaml"
     path.write_text(text)
     return path
-
-
-def refusal(*overrides: str, path: Path | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, overrides)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
 
 
 # The table
@@ -164,7 +156,7 @@ def test_the_record_of_a_run_is_read_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_measure_something_else_is_refused(override: str, said: str) -> None:
-    message = refusal(override)
+    message = refusal(None, override)
     key, _, _ = override.partition("=")
     assert message.startswith(f"{key}=")
     assert said in message
@@ -208,7 +200,7 @@ def test_what_is_so_anyway_needs_no_word(override: str) -> None:
 
 
 def test_secrets_of_engines_are_not_recorded() -> None:
-    message = refusal("ray_kwargs.ray_init.runtime_env.env_vars={HF_TOKEN: hf_12345678}")
+    message = refusal(None, "ray_kwargs.ray_init.runtime_env.env_vars={HF_TOKEN: hf_12345678}")
     assert "HF_TOKEN is a secret" in message
     assert "hf_12345678" not in message
 
@@ -221,8 +213,8 @@ def test_secrets_of_keys_without_effect_are_not_recorded() -> None:
 
 
 def test_an_error_names_our_key() -> None:
-    assert f"'{ROLLOUT}.temperature'" in refusal("rollout.temperature=hot")
-    assert f"did you mean '{ROLLOUT}.temperature'?" in refusal("rollout.temprature=1")
+    assert f"'{ROLLOUT}.temperature'" in refusal(None, "rollout.temperature=hot")
+    assert f"did you mean '{ROLLOUT}.temperature'?" in refusal(None, "rollout.temprature=1")
 
 
 # Two names of one key
@@ -248,4 +240,4 @@ def test_the_command_line_counts_whichever_name_it_uses(tmp_path: Path) -> None:
     ],
 )
 def test_two_names_with_different_values_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refusal(path=written(tmp_path, text))
+    assert said in refusal(written(tmp_path, text))

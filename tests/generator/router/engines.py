@@ -131,6 +131,17 @@ def reset(transport: Any) -> None:
     transport.abort()
 
 
+async def cut_off(request: web.Request) -> web.StreamResponse:
+    """End the connection in the middle of a body."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = 1000
+    await response.prepare(request)
+    await response.write(b'{"choices": [')
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
 # Behaviours
 
 

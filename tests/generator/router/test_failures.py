@@ -17,6 +17,7 @@ from tests.generator.router.engines import (
     Received,
     abort,
     break_connection,
+    cut_off,
     hang,
     wait_for_gate,
     web,
@@ -24,14 +25,8 @@ from tests.generator.router.engines import (
 )
 
 
-async def cut_off(_e: FakeEngine, request: web.Request, received: Received) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    response.content_length = 1000
-    await response.prepare(request)
-    await response.write(b'{"choices": [')
-    assert request.transport is not None
-    request.transport.close()
-    return response
+async def cut(_e: FakeEngine, request: web.Request, _r: Received) -> web.StreamResponse:
+    return await cut_off(request)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +35,7 @@ async def cut_off(_e: FakeEngine, request: web.Request, received: Received) -> w
         (with_status(503, "engine\nis dead"), "server_error"),
         (abort, "abort"),
         (break_connection, "connection"),
-        (cut_off, "connection"),
+        (cut, "connection"),
     ],
 )
 async def test_a_failed_replica_is_probed_and_its_request_is_an_error(
