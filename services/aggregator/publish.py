@@ -104,7 +104,7 @@ def publish(
         choices[name] = choose(statuses, meta.config.qa_logs.quota(name), meta.seed)
     folder.write_json(artifacts.SUMMARY, metrics)
     folder.write_json(artifacts.SLICES, slices)
-    canaries = CanaryLedger.of(ledger).record()
+    canaries = CanaryLedger(ledger.redis, ledger.run).record()
     record = samples.record(ledger.run, meta, plan.datasets, canaries).without_secrets()
     logs = write_qa_logs(folder, ledger, record, meta, choices)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})

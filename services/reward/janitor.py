@@ -32,7 +32,7 @@ class Janitor:
     def __init__(self, rewards: RewardLedger, redis: Redis, *, every: float) -> None:
         self._rewards = rewards
         self._ledger = Ledger(redis, rewards.run)
-        self._canaries = CanaryLedger.of(self._ledger)
+        self._canaries = CanaryLedger(self._ledger.redis, self._ledger.run)
         self._every = every
         self._holder = uuid.uuid4().hex
         self._suspects: set[SampleId] = set()

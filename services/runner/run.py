@@ -105,7 +105,7 @@ class Run:
     async def _complete(self) -> None:
         missing = await asyncio.to_thread(self._resume)
         # Rounds of canaries that were started; those of killed judges are lost.
-        outstanding = CanaryLedger.of(self._ledger).outstanding
+        outstanding = CanaryLedger(self._ledger.redis, self._ledger.run).outstanding
         while True:
             if self._unjudged:
                 self._active = True

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from redis import Redis
 from redis.client import Pipeline
@@ -276,11 +276,6 @@ class CanaryLedger:
     def __init__(self, redis: Redis, run: str) -> None:
         self._redis = redis
         self._key = keys.RunKeys(run).canaries
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> Self:
-        """The canaries of a ledger's run."""
-        return cls(ledger.redis, ledger.run)
 
     def outstanding(self) -> int:
         """Number of rounds that judges are at work on."""

@@ -96,7 +96,7 @@ def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -
     for _ in range(2):
         fail_next_job(redis_of_all)
         ledger.requeue_lost(ledger.requeue_lost(set()))
-    canaries = CanaryLedger.of(ledger)
+    canaries = CanaryLedger(ledger.redis, ledger.run)
     assert canaries.outstanding() == 0 and canaries.record() is not None
     ledger.rejudge([(P1, generation(P1).completion_sha256)])
     ledger.record_verdict(verdict(generation(P1)))
@@ -181,7 +181,7 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers, tmp_path: Pa
     assert ingester.catch_up()
     assert [one.run for one in ingester.unpublished()] == [RUN]
     assert ledger.meta() is not None and ledger.plan() is None
-    assert CanaryLedger.of(ledger).record() is not None
+    assert CanaryLedger(ledger.redis, ledger.run).record() is not None
     assert list(ledger.verdicts([P1])) and list(ledger.completions([P1]))
     assert ledger.problem("d1", "p1") and list(ledger.cases([P1]))
     writer.lock("me", 10)
