@@ -4,6 +4,7 @@ import io
 import re
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from services.cli.display import ProgressDisplay
@@ -32,7 +33,10 @@ def test_progress_fits_into_a_terminal_of_80_columns() -> None:
     assert max(len(line.rstrip()) for line in last) < 80  # an echoed ^C does not wrap
 
 
-def test_progress_names_the_live_page_as_long_as_it_is_there(tmp_path: Path) -> None:
+def test_progress_names_the_live_page_as_long_as_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # on a dumb terminal nothing is drawn twice
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True, color_system=None)
     port = tmp_path / "aggregator.port"
