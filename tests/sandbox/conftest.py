@@ -239,3 +239,12 @@ async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that programs of other users can enter, which they cannot with ``tmp_path``."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

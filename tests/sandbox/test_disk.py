@@ -35,16 +35,16 @@ FILLERS = {
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(open_folder: Path) -> Iterator[Path]:
     """A file system of 64 MiB that the test may fill."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
-    command = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", str(tmp_path)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", str(open_folder)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    yield open_folder
+    subprocess.run(["umount", "--lazy", str(open_folder)], check=True)
 
 
 async def test_a_program_beyond_its_share_of_the_disk_is_killed(start_sandbox: StartSandbox):

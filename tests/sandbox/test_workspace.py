@@ -75,11 +75,9 @@ def test_names_that_programs_made_lead_nowhere(tmp_path: Path) -> None:
 
 
 async def test_a_sandbox_removes_the_folders_of_killed_ones_alone(
-    tmp_path: Path, session: ClientSession
+    open_folder: Path, tmp_path: Path, session: ClientSession
 ) -> None:
-    root = tmp_path / "root"
-    root.mkdir(mode=0o755)
-    tmp_path.chmod(0o755)
+    root = open_folder
     settings = {"PLUMBLINE_SANDBOX_TEMP_ROOT": str(root), "PLUMBLINE_SANDBOX_CONCURRENCY": "1"}
 
     def workspaces() -> set[Path]:
