@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from services.training.verl_tables import ResponsesFile
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
-# Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
-# and with KEDA no judge runs until a job is queued.
+# The check can fail although the run would succeed: in some networks only judges reach a sandbox.
 _SANDBOX_CHECKS = ("sandboxes", "none")
 # About one a second: more than fit into the patience of a connection. The Redis of an embedded run
 # has fewer, because nobody starts it again once its supervisor has given up.
