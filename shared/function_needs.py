@@ -11,7 +11,7 @@ import builtins
 import re
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -27,6 +27,7 @@ _BUILTINS = frozenset(dir(builtins))
 _MODULES = sys.stdlib_module_names | {"numpy"}
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_PLAIN = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 _UNKNOWN = ast.TryStar | ast.AsyncWith | ast.AsyncFor | ast.MatchClass
 # Modules whose functions return values, and what of them is none. Constants of all modules.
 _VALUE_MODULES = _words(
@@ -84,13 +85,27 @@ _BASES = _words("object Enum IntEnum NamedTuple Generic Exception")
 _DECORATORS = _words("property setter staticmethod classmethod")
 
 
-def needs_of(setup: ast.Module, tests: Sequence[ast.Module], names: frozenset[str]) -> str | None:
+def parents_of(trees: Iterable[ast.Module]) -> dict[ast.AST, ast.AST]:
+    """Return all nodes of the trees but constants and operators, each with its parent before it."""
+    parents: dict[ast.AST, ast.AST] = {}
+    for tree in trees:
+        waiting: list[ast.AST] = [tree]
+        for node in waiting:
+            parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, _PLAIN)]
+            parents.update(dict.fromkeys(parts, node))
+            waiting += parts
+    return parents
+
+
+def needs_of(
+    setup: ast.Module, parents: dict[ast.AST, ast.AST], names: frozenset[str]
+) -> str | None:
     """Return why tests need the answer's process, None if they do not.
 
-    ``setup`` runs before tests and answer, on both sides. ``names`` are the answer's functions and
-    classes that they use.
+    ``setup`` runs before tests and answer, on both sides. ``parents`` has the nodes of setup and
+    tests. ``names`` are the answer's functions and classes that they use.
     """
-    return next(_Check(setup, tests, names).reasons(), None)
+    return next(_Check(setup, parents, names).reasons(), None)
 
 
 def classes_of(setup: ast.Module) -> list[str]:
@@ -111,21 +126,19 @@ def callee(node: ast.AST) -> str | None:
 
 class _Check:
     def __init__(
-        self, setup: ast.Module, tests: Sequence[ast.Module], names: frozenset[str]
+        self, setup: ast.Module, parents: dict[ast.AST, ast.AST], names: frozenset[str]
     ) -> None:
         self.setup = setup
-        self.of_setup = frozenset(ast.walk(setup))
-        self.parents: dict[ast.AST, ast.AST] = {}
-        for tree in (setup, *tests):
-            waiting: list[ast.AST] = [tree]
-            for node in waiting:
-                children = list(ast.iter_child_nodes(node))
-                self.parents.update(dict.fromkeys(children, node))
-                waiting += children
-        plain = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop)
-        self.nodes = [node for node in self.parents if not isinstance(node, plain)]
+        self.of_setup = frozenset(parents_of([setup]))
+        self.parents = parents
+        self.nodes = list(parents)
         self.own: dict[str, _Function | ast.ClassDef] = {
             node.name: node for node in self.nodes if isinstance(node, _Function | ast.ClassDef)
+        }
+        self.generators = {
+            own
+            for own in self.own.values()
+            if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(own))
         }
         self.imported = dict(self._imported())  # names, and the modules that they are or come from
         self.shared = frozenset(classes_of(setup))
@@ -319,7 +332,7 @@ class _Check:
         """Whether a function of the tests makes an instance of their class, or an iterator."""
         own = self.own.get(name)
         if isinstance(own, _Function):
-            return any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(own))
+            return own in self.generators
         if name == "iter":
             return isinstance(self.parents[call], ast.Assign)
         return (

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from shared.extraction import Extraction, future_imports
-from shared.function_needs import callee, classes_of, last_name, needs_of
+from shared.function_needs import callee, classes_of, last_name, needs_of, parents_of
 from shared.harness.function_results import UnusableTestError, arguments_of, is_expected
 from shared.harness.wire import FunctionTests
 from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, StdioTests
@@ -158,17 +158,18 @@ def _plan(
     except (SyntaxError, ValueError) as error:
         cause = f"line {getattr(error, 'lineno', '?')}: {getattr(error, 'msg', error)}"
         return FunctionPlan(FunctionTests(setup, setup, list(texts), names, []), shared, cause)
-    nodes = [node for tree in trees[1:] for node in ast.walk(tree)]
+    nodes = parents_of(trees[1:])
     called = {callee(node) for node in nodes}
     modules = [name for name in free if name in _KNOWN_MODULES - called and name not in names]
     names += [name for name in free if name not in (*names, *_BUILTINS, *modules)]
     names = names or _named_as_builtins(trees)
-    imports = tuple(dict.fromkeys(text for tree in trees for text in _imports(tree)))
-    hidden = _may_define([*ast.walk(trees[0]), *nodes], imports)
+    parents = parents_of(trees[:1]) | nodes
+    imports = tuple(dict.fromkeys(_imports(parents)))
+    hidden = _may_define(parents, imports)
     undefined = [] if hidden else _undefined(nodes, frozenset(names))
     fault = f"undefined names: {', '.join(undefined)}" if undefined else None
     if not fault and not shared:
-        shared = needs_of(trees[0], trees[1:], frozenset(names))
+        shared = needs_of(trees[0], parents, frozenset(names))
     imports += tuple(f"import {module}" for module in modules)
     tests = FunctionTests(setup, setup, list(texts), names, modules, classes_of(trees[0]))
     return FunctionPlan(tests, shared, fault, imports)
@@ -216,20 +217,21 @@ def _named_as_builtins(trees: Sequence[ast.Module]) -> list[str]:
     return []
 
 
-def _imports(node: ast.AST) -> Iterator[str]:
-    """Yield the imports anywhere in a tree, except those whose failure is handled."""
-    if isinstance(node, ast.Import):
-        yield from (f"import {alias.name}" for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield ast.unparse(node)
-    elif isinstance(node, ast.Call) and last_name(node.func) in _IMPORTERS:
-        name = node.args[0] if len(node.args) == 1 else None
-        text = name.value if isinstance(name, ast.Constant) else None
-        if isinstance(text, str) and text.replace(".", "").isidentifier():
-            yield f"import {text}"
-    elif not (isinstance(node, ast.Try) and node.handlers):
-        for inner in ast.iter_child_nodes(node):
-            yield from _imports(inner)
+def _imports(parents: Mapping[ast.AST, ast.AST]) -> Iterator[str]:
+    """Yield the imports anywhere in trees, except those whose failure is handled."""
+    handled = set[ast.AST]()
+    for node, parent in parents.items():
+        if parent in handled or (isinstance(node, ast.Try) and node.handlers):
+            handled.add(node)
+        elif isinstance(node, ast.Import):
+            yield from (f"import {alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Call) and last_name(node.func) in _IMPORTERS:
+            name = node.args[0] if len(node.args) == 1 else None
+            text = name.value if isinstance(name, ast.Constant) else None
+            if isinstance(text, str) and text.replace(".", "").isidentifier():
+                yield f"import {text}"
 
 
 def _may_define(nodes: Iterable[ast.AST], imports: Iterable[str]) -> bool:
@@ -239,23 +241,18 @@ def _may_define(nodes: Iterable[ast.AST], imports: Iterable[str]) -> bool:
     return stars or not called.isdisjoint(("exec", "globals", "vars", "setattr"))
 
 
-def _undefined(nodes: Iterable[ast.AST], names: frozenset[str]) -> list[str]:
+def _undefined(parents: Mapping[ast.AST, ast.AST], names: frozenset[str]) -> list[str]:
     """Return those of the answer's names that the tests use as data alone, or write as constants.
 
     An answer is asked for functions and classes.
     """
-    functions, called, lists = set[str](), set[str](), set[ast.expr]()
-    for node in nodes:
+    functions, called, lists = set[str](), set[str](), set[ast.AST]()
+    for node, parent in parents.items():
         called.add(callee(node) or "")
-        if isinstance(node, ast.Call) and callee(node) in names:
-            lists |= {
-                argument
-                for argument in node.args
-                if isinstance(argument, ast.List | ast.Tuple | ast.Dict)
-            }
-        if not isinstance(node, _DATA_USES) and node not in lists:
-            parts = ast.iter_child_nodes(node)
-            functions |= {part.id for part in parts if isinstance(part, ast.Name)}
+        if callee(parent) in names and isinstance(node, ast.List | ast.Tuple | ast.Dict):
+            lists.add(node)
+        elif isinstance(node, ast.Name) and not (isinstance(parent, _DATA_USES) or parent in lists):
+            functions.add(node.id)
     constants = {name for name in names if name.isupper()}
     return sorted(names - called - (functions - constants))
 
