@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,19 +16,22 @@ _START = 16
 _DECREASE_FACTOR = 0.7
 _ROUNDS_TO_CAP = 32
 _SMALL_LIMITS_STEP = 4
+# As in ``/v1``, in ``/api/paas/v4`` of Z.ai or in ``/v1beta/openai`` of Gemini.
+_VERSION = re.compile(r"/v\d+(beta)?\d*(/|$)")
 
 
 class Server:
     """A server, and the time until which it gets no request.
 
-    ``url`` ends in ``/v1``, ``headers`` carry the URL's user and password. ``failures`` are
-    consecutive ones; concurrent requests that fail together count once. ``refuses``: its last
-    answer was to come back much later, or never.
+    ``url`` names a version of the API, by default ``/v1``; ``headers`` carry the URL's user and
+    password. ``failures`` are consecutive ones; concurrent requests that fail together count once.
+    ``refuses``: its last answer was to come back much later, or never.
     """
 
     def __init__(self, base_url: str, backoff: float) -> None:
         address = Address.parse(base_url)
-        self.url = address.url.removesuffix("/v1") + "/v1"
+        url = address.url.removesuffix("/chat/completions")
+        self.url = url if _VERSION.search(url) else f"{url}/v1"
         self.headers = address.headers
         self.name = address.name
         self.failures = 0

@@ -23,9 +23,9 @@ from shared.service.bodies import AnswerTooLargeError, read_answer
 from shared.statuses import TokenSource
 from shared.text import one_line, shorten_end
 
-# Characters of a server's message. Pages about a server have at most ``_SMALL`` bytes.
-_LONGEST_MESSAGE, _SMALL = 500, 2**20
-_INFO = 10.0  # seconds for ``/info``
+# Characters of a server's message. Bytes of a list of models (OpenRouter's has hundreds).
+_LONGEST_MESSAGE, _MAX_MODELS = 500, 2**24
+_INFO, _MAX_INFO = 10.0, 2**20  # seconds for ``/info``, and its bytes
 
 
 class RejectedError(Exception):
@@ -148,7 +148,7 @@ def _fields(value: object) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int | None:
-    whole = isinstance(value, int | float) and value >= 0 and value % 1 == 0
+    whole = isinstance(value, int | float) and 0 <= value < 2**53 and value % 1 == 0
     return int(value) if whole else None  # type: ignore[call-overload]
 
 
@@ -312,7 +312,7 @@ async def served_models(
     """
     url = f"{server.url}/models"
     try:
-        status, headers, body = await _get(session, server, url, seconds)
+        status, headers, body = await _get(session, server, url, seconds, _MAX_MODELS)
         if status != HTTPStatus.OK:
             raise _error(status, headers, body)
     except (RetryableError, RejectedError) as error:
@@ -327,7 +327,8 @@ async def served_models(
         ) from None
     document: Any = _content(body)
     try:
-        return [str(model["id"]) for model in document["data"]]
+        models = document if isinstance(document, list) else document["data"]  # Together's is bare
+        return [str(model["id"]) for model in models]
     except (KeyError, TypeError):
         cause = f"does not speak the OpenAI API: {_shown(document)}"
         raise ServiceError(f"generator {url} {cause}") from None
@@ -337,7 +338,7 @@ async def server_info(session: aiohttp.ClientSession, server: Server) -> JsonObj
     """Request ``/info``; returns None if the server has no such page or it is no JSON object."""
     url = f"{server.url.removesuffix('/v1')}/info"
     try:
-        status, _, body = await _get(session, server, url, _INFO)
+        status, _, body = await _get(session, server, url, _INFO, _MAX_INFO)
         document = decode_json(body) if status == HTTPStatus.OK else None
         # run.json, which will hold it, has neither NaN nor deep nesting nor lone surrogates.
         json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False).encode()
@@ -347,8 +348,8 @@ async def server_info(session: aiohttp.ClientSession, server: Server) -> JsonObj
 
 
 async def _get(
-    session: aiohttp.ClientSession, server: Server, url: str, seconds: float
+    session: aiohttp.ClientSession, server: Server, url: str, seconds: float, limit: int
 ) -> tuple[int, Mapping[str, str], bytes]:
     timeout = aiohttp.ClientTimeout(total=seconds)
     request = session.get(url, timeout=timeout, headers=server.headers)
-    return await send(request, server.name, _SMALL)
+    return await send(request, server.name, limit)

@@ -255,7 +255,7 @@ def _service_errors(url: str) -> Iterator[None]:
     shown = redact_address(url)
     try:
         yield
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # the latter for an unknown option
         # Any part of such a URL may be a password, and the error may quote it, but for sentinels.
         _, at, host = url.rpartition("@")
         reason = f": {error}" if not at or is_sentinel_url(url) else ""

@@ -11,6 +11,7 @@ from aiohttp import web
 from services.generator.router import balancer
 from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
+from services.runner.admission import Server
 from services.runner.client import GeneratorClient
 from services.runner.responses import read_completion
 from shared.errors import ServiceError
@@ -31,7 +32,7 @@ from tests.runner.generators import (
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize("suffix", ["", "/v1/"])
+@pytest.mark.parametrize("suffix", ["", "/v1/", "/v1/chat/completions"])
 async def test_an_answer_becomes_a_generation(servers: Servers, suffix: str) -> None:
     url = await servers.replay()
     generation = await ask(await servers.client(url + suffix))
@@ -84,6 +85,18 @@ async def test_check_returns_the_model(servers: Servers) -> None:
     unnamed = await servers.client(url, url, model="")
     assert await unnamed.check() == "m"
     assert (await ask(unnamed)).error is None
+
+
+@pytest.mark.parametrize("path", ["/api/paas/v4", "/v1beta/openai"])
+def test_another_version_in_an_address_stays(path: str) -> None:
+    assert Server(f"https://host{path}/", backoff=1.0).url == f"https://host{path}"
+
+
+async def test_a_long_list_of_models_without_an_object_around_it(servers: Servers) -> None:
+    async def models(_request: web.Request) -> web.Response:
+        return web.json_response([{"id": "m", "description": "x" * 2**20}])
+
+    assert await (await servers.client(await servers.stand_in(models=models), model="m")).check()
 
 
 async def test_check_with_a_wrong_key(servers: Servers) -> None:

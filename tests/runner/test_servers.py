@@ -94,6 +94,7 @@ CASES = [
          body={**PLAIN, "usage": {"prompt_tokens": "many", "completion_tokens": 7.0}}),
     Case("a negative count", ANSWERED, body={**PLAIN, "usage": {"completion_tokens": -1}}),
     Case("a byte order mark", ANSWERED, body="\ufeff" + json.dumps(PLAIN)),
+    Case("a count beyond 64 bits", ANSWERED, body={**PLAIN, "usage": {"completion_tokens": 1e300}}),
     # Finish reasons
     *[Case(f"finish {word}", ANSWERED, body=answer(finish=word))
       for word in ("length", "tool_calls", "STOP", "MAX_TOKENS", "end_turn", "model_length")],

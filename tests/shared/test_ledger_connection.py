@@ -74,7 +74,10 @@ def test_a_server_that_cannot_hold_a_ledger_is_named_with_the_remedy(
                 server.kill()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:6379", "redis://127.0.0.1:port/0"])
+@pytest.mark.parametrize(
+    "url",
+    ["nonsense", "http://127.0.0.1:6379", "redis://127.0.0.1:port/0", "redis://127.0.0.1/0?ref=x"],
+)
 def test_no_redis_url(url: str) -> None:
     message = refusal(url)
     assert url in message
