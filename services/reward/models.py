@@ -17,8 +17,6 @@ INLINE = "inline"
 """Data set of inline tests that name none."""
 _MAX_NAME = 500
 _MAX_ITEMS = 65_536
-MAX_COMPLETION = 1024 * 1024
-"""Bytes of one completion."""
 MAX_BODY = 256 * 1024 * 1024
 """Bytes of one request for scores."""
 MAX_RUN_BODY = 6 * (MAX_CODE + MAX_STDIN) + 4096
@@ -81,6 +79,13 @@ _Name = Annotated[_Text, Field(min_length=1, max_length=_MAX_NAME)]
 _Label = Annotated[_Text, Field(max_length=_MAX_NAME)]
 
 
+def _reference_or_tests(value: object) -> object:
+    if isinstance(value, dict | str | None):
+        return value
+    kind = type(value).__name__
+    raise ValueError(f"must be a reference, or tests as an object or its JSON, not a {kind}")
+
+
 class ScoreItem(_Strict):
     """A completion, and the problem that it answers.
 
@@ -94,7 +99,9 @@ class ScoreItem(_Strict):
     dataset: _Name | None = None
     problem_id: _Name | None = None
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
-    ground_truth: dict[str, JsonValue] | str | None = None
+    ground_truth: Annotated[
+        dict[str, JsonValue] | str | None, BeforeValidator(_reference_or_tests)
+    ] = None
     id: _Label | int | None = None
     group: _Label | int | None = None
 

@@ -1,6 +1,7 @@
 """The tool that runs public tests, with stand-ins for the classes of verl that it extends."""
 
 import asyncio
+import subprocess
 import sys
 import threading
 from types import ModuleType, SimpleNamespace
@@ -58,6 +59,42 @@ def test_nobody_waits_for_the_others_when_a_program_cannot_be_run(
     response, share, metrics = asyncio.run(execute())
     assert "no such language" in response.text
     assert (share, metrics) == (None, {})
+
+
+def run(request: Request) -> bool:
+    """Run the program, in place of the service."""
+    code, stdin = request.body["code"], request.body["stdin"]
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=stdin, capture_output=True, text=True, check=False
+    )
+    status, figures = "error" if done.returncode else "ok", {"seconds": 0.1, "truncated": False}
+    texts = {"stdout": done.stdout, "stderr": done.stderr}
+    request.json(200, {"status": status, "exit_code": done.returncode, **figures, **texts})
+    return True
+
+
+@pytest.mark.parametrize(
+    ("code", "passed", "said"),
+    [
+        ("def add(a, b): return a + b\nprint(3)", 2, ""),
+        ("def add(a, b): return a - b\nprint(3)", 1, "AssertionError"),
+        ("print(3)\nexit()", 1, "ended before the test"),
+        ("def add(a, b): return a + b\nprint(4)", 1, "Test 2: wrong output"),
+    ],
+)
+def test_rows_of_both_kinds(tool: Any, server: Server, code: str, passed: int, said: str) -> None:
+    """Parquet files with tests of both kinds have all fields in each row."""
+    server.fault = run
+    assertion = {"assert": "assert add(1, 2) == 3", "input": None, "output": None}
+    tests = [assertion, {"assert": None, "input": "1 2", "output": "3"}]
+
+    async def execute() -> tuple[Any, float | None, dict[str, Any]]:
+        instance, _ = await tool.create(create_kwargs={"public_tests": tests})
+        return await tool.execute(instance, {"code": code})
+
+    response, share, _ = asyncio.run(execute())
+    assert (share, response.text[:1]) == (passed / 2, str(passed))
+    assert said in response.text
 
 
 def test_the_share_of_tests_that_passed(tool: Any) -> None:

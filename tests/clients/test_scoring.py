@@ -40,6 +40,11 @@ def test_a_reference_goes_alone_and_inline_tests_with_their_data_source(server: 
     }  # fmt: skip
 
 
+def test_a_time_limit_may_be_longer_than_a_socket_waits(server: Server) -> None:
+    verdict = score([item("pass 1")], url=server.url, timeout=1e12)[0]
+    assert verdict is not None and verdict.score == 1.0
+
+
 def test_many_concurrent_calls_are_few_requests(server: Server) -> None:
     number = 2048
 

@@ -137,6 +137,21 @@ def test_trl_takes_verls_column_or_a_named_one(server: Server) -> None:
         plumbline_reward.make_reward_func(rule="accepted")
 
 
+def test_columns_may_be_arrays(server: Server) -> None:
+    numpy = pytest.importorskip("numpy")
+    sources, truths = numpy.array(["apps", "taco"]), numpy.array(["{}", "{}"])
+    row = {"ground_truth": truths, "data_source": sources}
+    assert plumbline_reward.reward_func(["p"] * 2, ["pass 1", "pass 0"], **row) == [1.0, 0.0]
+    assert [item["dataset"] for item in server.bodies[0]["items"]] == ["apps", "taco"]
+    assert areal_reward("p", "pass 0.5", [1], [2], ground_truth=truths) == 0.5
+
+
+@pytest.mark.parametrize("completion", [None, 7, ["pass 1"], {"role": "user", "content": "x"}])
+def test_a_completion_of_another_shape_is_refused(completion: Any) -> None:
+    with pytest.raises(RefusedError, match="neither a text nor chat messages"):
+        plumbline_reward.reward_func(["p"], [completion], ground_truth=[REFERENCE])
+
+
 def test_trl_gets_none_for_the_unjudged_only_if_asked(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

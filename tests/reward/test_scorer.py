@@ -46,9 +46,8 @@ def answers() -> Answers:
 async def scorer(answers: Answers) -> AsyncIterator[Scorer]:
     problems = ProblemStore([])
     pending: Any = answers
-    yield Scorer(
-        RewardSettings(), problems, pending, RewardMetrics(), RewardLog(None, "reward/x", every=1)
-    )
+    log = RewardLog(None, "reward/x", every=1)
+    yield Scorer(RewardSettings(), problems, pending, RewardMetrics(), log, 100)
     problems.close()
 
 

@@ -44,6 +44,8 @@ LONGEST_RETRY_AFTER = 60.0
 CONNECT_SECONDS = 10.0
 # All items of one request expire with the first of them, at most so many seconds early.
 _TOGETHER = 1.0
+# A request is over after its deadline, and a socket does not accept any number of seconds.
+_LONGEST_WAIT = 2 * LONGEST_DEADLINE
 _WARN_EVERY = 60.0
 _FAILURES = (OSError, http.client.HTTPException, ValueError)
 # Linux notices a machine that vanished after 40 s.
@@ -369,10 +371,11 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _left(expires: float) -> float:
+    """The seconds until a moment, as a socket accepts them; raises TimeoutError after it."""
     left = expires - time.monotonic()
     if left <= 0:
         raise TimeoutError
-    return left
+    return min(left, _LONGEST_WAIT)
 
 
 def _deadline(expires: float) -> float:

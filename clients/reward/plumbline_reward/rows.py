@@ -29,7 +29,7 @@ def judged_item(
         RefusedError: There is no ground truth.
     """
     ground_truth = _without_verls_column(ground_truth)
-    if ground_truth is None or ground_truth == "":
+    if is_missing(ground_truth):
         raise RefusedError(
             "the ground truth is empty: it must be a reference such as plumbline:<dataset>/<id>"
             "#<hash> (plumb data export) or inline tests"
@@ -38,6 +38,11 @@ def judged_item(
     if not _is_reference(ground_truth) and isinstance(data_source, str) and data_source:
         item["dataset"] = data_source
     return item
+
+
+def is_missing(ground_truth: object) -> bool:
+    """Whether there is no ground truth; an array of numpy has no truth value of its own."""
+    return ground_truth is None or (isinstance(ground_truth, str) and not ground_truth)
 
 
 def is_code(ground_truth: object) -> bool:
@@ -72,16 +77,22 @@ def completion_text(completion: Completion) -> str:
     """
     if isinstance(completion, str):
         return completion
-    messages = [
-        message for message in completion if message.get("role", "assistant") == "assistant"
-    ]
+    try:
+        messages = [
+            message for message in completion if message.get("role", "assistant") == "assistant"
+        ]
+    except (TypeError, AttributeError):
+        kind = type(completion).__name__
+        raise RefusedError(f"a completion is a {kind}, neither a text nor chat messages") from None
     content = messages[-1].get("content") if messages else None
     if content is None:
         return ""  # the model said nothing
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence) and all(isinstance(part, Mapping) for part in content):
-        return "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+        return "".join(
+            str(part.get("text") or "") for part in content if part.get("type") == "text"
+        )
     raise RefusedError(f"a message's content is a {type(content).__name__}, not a text")
 
 

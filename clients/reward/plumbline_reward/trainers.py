@@ -9,7 +9,13 @@ from typing import Any
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import RefusedError
-from plumbline_reward.rows import Completion, completion_text, judged_item, without_special_tokens
+from plumbline_reward.rows import (
+    Completion,
+    completion_text,
+    is_missing,
+    judged_item,
+    without_special_tokens,
+)
 
 RewardFunction = Callable[..., list[float | None]]
 
@@ -54,7 +60,9 @@ def _reward(
             f"the data set has no column {' or '.join(names)}; its columns are {sorted(columns)}"
         )
     truths = columns[name]
-    sources = columns.get("data_source") or [None] * len(completions)
+    sources = columns.get("data_source")
+    if sources is None:
+        sources = [None] * len(completions)
     if not len(completions) == len(truths) == len(sources):
         raise RefusedError(f"{len(completions)} completions, but {len(truths)} rows of {name}")
     verdicts = Client(**options).score(
@@ -111,7 +119,7 @@ async def verifiers_reward(
 
 
 def _truth(row: Mapping[str, object]) -> object:
-    name = next((name for name in _TRUTHS if row.get(name)), None)
+    name = next((name for name in _TRUTHS if not is_missing(row.get(name))), None)
     if name is None:
         raise RefusedError(
             f"no ground truth: the row needs one of {', '.join(_TRUTHS)}; it has {sorted(row)}"

@@ -14,6 +14,7 @@ A test may be ``{"assert": "assert add(1, 2) == 3"}`` instead, which runs behind
 """
 
 import asyncio
+import secrets
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -98,9 +99,14 @@ class PublicTestsTool(BaseTool):
 
     async def _failure(self, code: str, test: Mapping[str, object]) -> str | None:
         """Run one test and describe its failure, None if it passes."""
-        if "assert" in test:
-            result = await self._client.run_async(f"{code}\n\n{test['assert']}\n")
-            return None if result.status == "ok" else f"{test['assert']}\n{describe(result)}"
+        if test.get("assert") is not None:  # Arrow completes rows of both kinds to the same fields
+            passed = 100 + secrets.randbelow(100)
+            ending = f"import os\nos._exit({passed})\n"
+            result = await self._client.run_async(f"{code}\n\n{test['assert']}\n{ending}")
+            if result.exit_code == passed:
+                return None
+            early = "The program ended before the test.\n" if result.status == "ok" else ""
+            return f"{test['assert']}\n{early}{describe(result)}"
         stdin, expected = str(test["input"]), str(test["output"])
         result = await self._client.run_async(code, stdin=stdin)
         shown = f"input:\n{shorten(stdin, _SHOWN)}\n"
