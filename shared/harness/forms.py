@@ -6,7 +6,7 @@ It runs in the sandbox. Standard library and Python 3.8 syntax only.
 from __future__ import annotations
 
 import builtins
-import collections
+import collections.abc
 import sys
 import types
 
@@ -47,14 +47,11 @@ def is_function(value: Any) -> bool:
 # What JSON has too, integers if they are not large.
 PLAIN = {type(None), bool, float, str}
 SCALARS = {*PLAIN, int}
-# A scalar of a subclass becomes one of its base by the method of the base; wrappers of a built-in
-# value, which are equal to it, become that.
+# A scalar of a subclass becomes one of its base by the method of the base; a wrapper of a built-in
+# value, which is equal to it, becomes that.
 AS_PLAIN: dict[type, Callable[[Any], Any]] = {
-    int: int.__int__, float: float.__float__, str: str.__str__, types.MappingProxyType: dict,
-    **dict.fromkeys(
-        (collections.UserDict, collections.UserList, collections.UserString),
-        lambda value: value.data,
-    ),
+    int: int.__int__, float: float.__float__, str: str.__str__, memoryview: bytes,
+    collections.UserString: lambda value: value.data,
 }  # fmt: skip
 
 
@@ -99,6 +96,7 @@ FORMS: dict[str, Callable[[Any], Iterable[Any]]] = {
     "Fraction": lambda value: (value.numerator, value.denominator),
     "Decimal": lambda value: (str(value),),
     **dict.fromkeys(("date", "datetime", "time", "timedelta", "timezone"), reduced),
+    "ZoneInfo": lambda value: (value.key,),
     "deque": lambda value: (value.maxlen, *value),
     **dict.fromkeys(("Counter", "OrderedDict"), dict_parts),
     "defaultdict": defaultdict_parts,
@@ -110,6 +108,7 @@ MODULES = {
     "Fraction": "fractions",
     "Decimal": "decimal",
     "array": "array",
+    "ZoneInfo": "zoneinfo",
     **dict.fromkeys(("date", "datetime", "time", "timedelta", "timezone"), "datetime"),
     **dict.fromkeys(("deque", "Counter", "OrderedDict", "defaultdict"), "collections"),
 }
@@ -120,8 +119,9 @@ MUTABLE = {
 # Types of a constructor's arguments; by default those of dates and times.
 ARGUMENTS = {
     "complex": (float,), "range": (int,), "slice": (object,), "Fraction": (int,), "Decimal": (str,),
+    "ZoneInfo": (str,),
 }  # fmt: skip
-DATES, ZONES = (int, bytes), ("timedelta", "timezone")
+DATES, ZONES = (int, bytes), ("timedelta", "timezone", "ZoneInfo")
 # Values that are made in another way.
 MAKERS: dict[str, Callable[[list[Any]], Any]] = {
     "tuple": tuple,
@@ -159,6 +159,18 @@ def plain_number(value: Any) -> Any:
     if isinstance(value, numbers.Rational):
         return form_type("Fraction")(int(value.numerator), int(value.denominator))
     return float(value) if isinstance(value, numbers.Real) else None
+
+
+def plain_container(value: Any) -> Any:
+    """Convert a container, such as ``ChainMap`` or ``SortedList``, to a built-in one equal to it.
+
+    None for other values.
+    """
+    if isinstance(value, collections.abc.Mapping):
+        return dict(value.items())
+    if isinstance(value, collections.abc.Set):
+        return dict.fromkeys(value).keys()  # equal to a set, and in order
+    return list(value) if isinstance(value, collections.abc.MutableSequence) else None
 
 
 def made(name: str, parts: list[Any]) -> Any:

@@ -27,6 +27,11 @@ PROGRAM = "program"
 MAIN = (b"\x00\x04main", b"([Ljava/lang/String;)V")
 # Attributes that are lists of words.
 WORDS = ("labels", "compile", "run", "tools", "multipl_e")
+# Comments, characters and strings of Java and JavaScript; an unclosed one ends with the source.
+LITERAL = (
+    r"//[^\n]*|/\*(?:.*?\*/|.*)|\"\"\"(?:.*?\"\"\"|.*)"
+    r"|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?|`(?:\\.|[^`\\])*`?"
+)
 
 
 class Language:
@@ -72,7 +77,7 @@ class Language:
         import re  # slow to load
 
         pattern, name, preferred = self.renamed
-        names = re.findall(pattern, source, re.MULTILINE)
+        names = re.findall(pattern, re.sub(LITERAL, '""', source, flags=re.DOTALL), re.MULTILINE)
         if not names:
             return self.file
         return name.format(preferred if preferred in names else names[0])
@@ -181,7 +186,7 @@ LANGUAGES = {
             "C++17",
             "cpp c++ cc cxx cplusplus",
             "solution.cpp",
-            compile="g++ -std=c++17 -O2 -fmax-errors=20 -o program {file}",
+            compile="g++ -std=c++17 -O2 -DONLINE_JUDGE -fmax-errors=20 -o program {file}",
             run="{program}",
             tools="g++",
             packages="g++",
@@ -202,8 +207,8 @@ LANGUAGES = {
             "java",
             "Main.java",
             renamed=(
-                r"^[ \t]*public[ \t]+(?:(?:final|abstract|strictfp|sealed)[ \t]+)*"
-                r"(?:class|interface|enum|record)[ \t]+(\w+)",
+                r"\bpublic\s+(?:(?:final|abstract|strictfp|sealed)\s+)*"
+                r"(?:class|interface|enum|record)\s+([\w$]+)",
                 "{}.java",
                 "Main",
             ),

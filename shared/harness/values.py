@@ -239,8 +239,10 @@ class ObjectEncoder(Encoder):
             node = self.form(base, value)
             if node is not None:
                 return node
-        number = forms.plain_number(value)
-        node = self.numpy(value) if number is None else self.node(number)
+        plain = forms.plain_number(value)
+        if plain is None:
+            plain = forms.plain_container(value)
+        node = self.numpy(value) if plain is None else self.node(plain)
         return self.refuse(value) if node is None else node
 
     def refuse(self, value: object) -> Any:

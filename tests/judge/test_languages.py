@@ -71,6 +71,32 @@ async def test_every_kind_of_program_on_every_rung(url_of_rung: str) -> None:
         await check(client, tuple(KINDS))
 
 
+JAVA = "%s {\n    public static void main(String[] a) { System.out.println(1); }\n}"
+COMMON = {
+    "imports in the same line": ("java", JAVA % "import java.util.*; public class Solution"),
+    "annotation": ("java", JAVA % '@SuppressWarnings("all") final public class Solution'),
+    "class in a comment": ("java", JAVA % "/*\npublic class Other {\n*/\npublic class A$B"),
+    "import in a comment": ("nodejs", "/*\nimport fs from 'fs'\n*/\nrequire('fs'); console.log(1)"),
+    "import in a string": ("nodejs", "`\nimport fs\n`; require('fs'); console.log(1)"),
+    "import": ("nodejs", "/* ' */ 'use strict'\nimport 'fs'\nconsole.log(await 1)"),
+    "no file at judges": (
+        "cpp",
+        '#include <cstdio>\n#ifndef ONLINE_JUDGE\n#error "reads a file"\n#endif\n'
+        "int main() { putchar('1'); }",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMON)
+async def test_sources_as_judges_accept_them(sandbox: SandboxClient, name: str) -> None:
+    language, code = COMMON[name]
+    if language not in INSTALLED:
+        pytest.skip(f"no toolchain of {language}")
+    options = (f"judge.language={language}", "sandbox.timeout=20")
+    verdict = await judge_code(sandbox, stdio(("", "1")), code, *options, language=language)
+    assert verdict.accepted, verdict.first_failed_case
+
+
 # Limits of the compiler, and of programs in C++
 
 

@@ -9,10 +9,12 @@ import numbers
 import operator
 import types
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sortedcontainers import SortedList, SortedSet  # type: ignore[import-untyped]
 
 from shared.harness import forms, values
 
@@ -35,7 +37,9 @@ keys = st.one_of(
     st.decimals(allow_nan=False),
     st.dates(),
     st.datetimes().map(without_fold),
-    st.datetimes(timezones=st.just(datetime.UTC)).map(without_fold),
+    st.datetimes(timezones=st.sampled_from([datetime.UTC, ZoneInfo("Asia/Tokyo")])).map(
+        without_fold
+    ),
     st.times().map(without_fold),
     st.timedeltas(),
     st.sampled_from([int, str, type(None), ValueError, ..., NotImplemented]),
@@ -209,6 +213,10 @@ def returned(value: object) -> Any:
         (types.MappingProxyType({"a": [1]}), {"a": [1]}),
         (collections.UserDict(a=collections.UserList([1])), {"a": [1]}),
         (collections.UserString("a"), "a"),
+        (collections.ChainMap({"a": 1}, {"b": 2}), {"b": 2, "a": 1}),
+        (SortedList([2, 1]), [1, 2]),
+        (SortedSet("bca"), dict.fromkeys("abc").keys()),
+        (memoryview(b"a"), b"a"),
     ],
 )
 def test_a_subclass_arrives_as_its_base(value: object, arrives_as: object) -> None:
