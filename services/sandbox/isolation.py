@@ -33,12 +33,11 @@ Not covered: the kernel is shared, so an exploit of a system call that is allowe
 machine; memory is limited per process and not for the run as a whole, and /tmp, /dev/shm and files
 without a name (memfd) are memory too: the slots together need up to twice ``tmp_limit_bytes`` each
 for them; the disk is looked at every 50 ms, so a program can exceed its share for a moment, and
-space that it keeps by mappings of removed files alone is not found, only that the disk is full; CPU
-is shared fairly by the kernel, not reserved. If the server is
-killed with SIGKILL, its programs end with it, but the folders of its slots remain until a server
-starts while no other one of its user lives. With ``none``
-the program can read everything that its user can read, which is never root, and without the filter
-use the network.
+space of removed files that it only maps, or that a process holds which others cannot read, is not
+found, only that the disk is full; CPU is shared fairly by the kernel, not reserved. If the server
+is killed with SIGKILL, its programs end with it, but the folders of its slots remain until a server
+starts while no other one of its user lives. With ``none`` the program can read everything that its
+user can read, which is never root, and without the filter use the network.
 
 What one program can still tell the next or one beside it: counters of the kernel (process ids,
 inode numbers, CPU time and load in /proc), the time that shared caches take, locks (``flock``) on

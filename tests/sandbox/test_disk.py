@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from services.sandbox.slot.init import below
 from tests.sandbox.conftest import StartSandbox
 from tests.sandbox.test_channels import run_cases
 
@@ -21,6 +22,15 @@ FILLERS = {
         "kept = [open(f'd/{i}', 'wb', 0) for i in range(50)]\nos.chmod('d', 0)\n"
         "for file in kept: file.write(bytes(4 << 20))"
     ),
+    "files below a folder in a closed one": (
+        "import os\nos.makedirs('d/e')\nos.chdir('d/e')\nos.chmod('../../d', 0)\n"
+        "for i in range(50): open(f'{i}', 'wb').write(bytes(4 << 20))"
+    ),
+    "files below a path that is too long": (
+        "import os\nfor _ in range(30): os.mkdir('d' * 200); os.chdir('d' * 200)\n"
+        "for i in range(50): open(f'{i}', 'wb').write(bytes(4 << 20))"
+    ),
+    "folders without end": "import os\nfor _ in range(300): os.mkdir('d'); os.chdir('d')",
     "removed files of an orphan": (
         "import os, time\n"
         "if os.fork() == 0:\n"
@@ -32,6 +42,24 @@ FILLERS = {
         "time.sleep(60)"
     ),
 }
+
+
+def test_the_look_at_a_closed_folder_changes_none_outside(open_folder: Path):
+    outside, work = open_folder / "outside", open_folder / "work"
+    outside.mkdir(0o755)
+    for path in (work, work / "closed"):
+        path.mkdir()
+    (work / "closed" / "file").touch()
+    (work / "closed").chmod(0o377)
+    folder = os.open(work, os.O_RDONLY)
+    looks = below(folder)
+    for _ in ("closed", "file"):
+        next(looks)
+    (work / "closed").rename(work / "moved")  # as a program may do meanwhile
+    (work / "closed").symlink_to(outside)
+    assert list(looks) == []
+    os.close(folder)
+    assert [path.stat().st_mode & 0o777 for path in (outside, work / "moved")] == [0o755, 0o377]
 
 
 @pytest.fixture
@@ -48,7 +76,7 @@ def small_disk(open_folder: Path) -> Iterator[Path]:
 
 
 async def test_a_program_beyond_its_share_of_the_disk_is_killed(start_sandbox: StartSandbox):
-    sandbox = await start_sandbox(concurrency=3, **LIMITS)
+    sandbox = await start_sandbox(concurrency=len(FILLERS), **LIMITS)
     wait = "\nimport time; time.sleep(60)"
     answers = await asyncio.gather(
         *(sandbox.run(code + wait, run_timeout=60) for code in FILLERS.values())
@@ -60,8 +88,8 @@ async def test_a_program_beyond_its_share_of_the_disk_is_killed(start_sandbox: S
         if ended != ("Finished", -signal.SIGKILL, True):
             failures[name] = answer
     assert not failures, failures
-    again = await asyncio.gather(*(sandbox.run("print(1)") for _ in range(3)))
-    assert [answer["status"] for answer in again] == ["Success"] * 3
+    again = await asyncio.gather(*(sandbox.run("print(1)") for _ in FILLERS))
+    assert {answer["status"] for answer in again} == {"Success"}
 
 
 async def test_a_full_disk_is_a_busy_sandbox(start_sandbox: StartSandbox, small_disk: Path):

@@ -42,13 +42,16 @@ from shared.harness.functions import FunctionRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any, NoReturn
 
 # Seconds between two looks at the disk while a program runs, or this many times what one look took.
 DISK_SECONDS, DISK_SHARE = 0.05, 10
 # Files that a program may have, and that a disk must have left.
 MOST_FILES, LEAST_FILES = 100_000, 1000
+# Levels of folders that a program may nest.
+DEEPEST = 200
+FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Bytes of an order. A much larger buffer would be mapped and unmapped each time, which takes long.
 ORDER_LIMIT = 64 * 1024
 # Exit codes of a shell for a command that it cannot execute.
@@ -293,7 +296,7 @@ class Disk:
 
     def __init__(self, folder: str, limit: int, reserve: int) -> None:
         # A program may make the folder's path unusable.
-        self.fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.fd = os.open(folder, os.O_RDONLY | FOLDER)
         self.limit = limit
         self.reserve = reserve
         self.device = os.fstat(self.fd).st_dev
@@ -311,50 +314,74 @@ class Disk:
         """
         seen: set[int] = set()
         size = 0
-        for file in self.files(pid):
-            if file.st_dev == self.device and file.st_ino not in seen:
-                seen.add(file.st_ino)
-                size += file.st_blocks * 512
-                if size > self.limit or len(seen) > MOST_FILES:
-                    return True
+        try:
+            for file in self.files(pid):
+                if file.st_dev == self.device and file.st_ino not in seen:
+                    seen.add(file.st_ino)
+                    size += file.st_blocks * 512
+                    if size > self.limit or len(seen) > MOST_FILES:
+                        return True
+        except TooDeepError:
+            return True
         return False
 
     def files(self, pid: int) -> Iterator[os.stat_result]:
-        folders = ["/proc/self/fd/%d" % self.fd]
-        while folders:
-            for path, status in contents(folders.pop(), os.lstat, unlock=True):
-                yield status
-                if stat.S_ISDIR(status.st_mode):
-                    folders.append(path)
+        yield from below(self.fd)
         for process in descendants(pid):
-            for _, status in contents("/proc/%d/fd" % process, os.stat):
+            for status in opened("/proc/%d/fd" % process):
                 if stat.S_ISREG(status.st_mode):
                     yield status
 
 
-def contents(
-    folder: str, look: Callable[[str], os.stat_result], unlock: bool = False
-) -> list[tuple[str, os.stat_result]]:
-    """Return paths and attributes of what is in a folder, as far as they can be read.
+class TooDeepError(Exception):
+    """A program has nested folders deeper than ``DEEPEST``."""
 
-    ``unlock`` gives the folder, which a program may have closed, the permissions for it meanwhile.
+
+def below(folder: int, depth: int = 0) -> Iterator[os.stat_result]:
+    """Yield attributes of what is below a folder, which has permissions for that meanwhile.
+
+    Folders are opened one in another: the program, which may lock a folder or put a link in its
+    place, decides neither which modes change here nor what is seen.
+
+    Raises:
+        TooDeepError: Each level needs a descriptor.
     """
-    entries = []
+    if depth > DEEPEST:
+        raise TooDeepError
+    path = "/proc/self/fd/%d" % folder
     try:
-        mode = stat.S_IMODE(os.stat(folder).st_mode)
-        unlock = unlock and mode & 0o500 != 0o500
-        if unlock:
-            os.chmod(folder, mode | 0o700)
-        for name in os.listdir(folder):
+        mode = stat.S_IMODE(os.fstat(folder).st_mode)
+        locked = mode & 0o500 != 0o500
+        if locked:
+            os.chmod(path, mode | 0o700)
+        for name in os.listdir(path):
             try:
-                entries.append((folder + "/" + name, look(folder + "/" + name)))
+                status = os.lstat(name, dir_fd=folder)
+                yield status
+                if stat.S_ISDIR(status.st_mode):
+                    inner = os.open(name, os.O_PATH | FOLDER, dir_fd=folder)
+                    try:
+                        yield from below(inner, depth + 1)
+                    finally:
+                        os.close(inner)
             except OSError:
                 continue
-        if unlock:
-            os.chmod(folder, mode)
+        if locked:
+            os.chmod(path, mode)
     except OSError:
         pass
-    return entries
+
+
+def opened(folder: str) -> Iterator[os.stat_result]:
+    """Yield attributes of the open files in a folder of descriptors, if it can be read."""
+    try:
+        for name in os.listdir(folder):
+            try:
+                yield os.stat(folder + "/" + name)
+            except OSError:
+                continue
+    except OSError:
+        pass
 
 
 def descendants(pid: int) -> Iterator[int]:
