@@ -16,10 +16,11 @@ import resource
 import secrets
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.reaper import Reaper
@@ -33,7 +34,7 @@ from services.sandbox.slots import (
     environment,
     search_path,
 )
-from services.sandbox.workspace import FIRST_UID, LAST_UID, WorkspaceError, relative_parts
+from services.sandbox.workspace import FIRST_UID, LAST_UID, WorkspaceError
 from shared.harness import wire
 from shared.harness.cases.files import write_all
 from shared.harness.languages import DEFAULT_HEAP, LANGUAGES, MIB
@@ -49,6 +50,8 @@ from shared.harness.sandbox_api import (
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger
 from shared.text import shorten_end
+
+Result = TypeVar("Result")
 
 log = get_logger(__name__)
 
@@ -89,8 +92,6 @@ class Runner:
         reason = ""
         for _ in range(ATTEMPTS):
             try:
-                for name in request.fetch_files:
-                    relative_parts(name)
                 stdin = (request.stdin or "").encode()
                 container = self._slot(slot)
                 async with container.use(writes=True):
@@ -155,7 +156,8 @@ class Runner:
 
     async def _run_in(self, slot: Slot, request: RunCodeRequest, stdin: bytes) -> RunCodeResponse:
         workspace = slot.workspace
-        workspace.write_files(request.files)
+        if request.files or request.fetch_files:  # so many that the event loop would stand still
+            await _in_thread(workspace.prepare, request.files, request.fetch_files)
         source = workspace.write_code(request.code, file_name(request.language, request.code))
         memory = request.memory_limit_MB * MIB
         memory = memory if 0 < memory < 2**62 else 0
@@ -172,9 +174,8 @@ class Runner:
         status, message = overall_status(results)
         files = {}
         if request.fetch_files:
-            files = await asyncio.to_thread(
-                workspace.read_files, request.fetch_files, self._settings.fetch_limit_bytes
-            )
+            limit = self._settings.fetch_limit_bytes
+            files = await _in_thread(workspace.read_files, request.fetch_files, limit)
         return RunCodeResponse(
             status=status,
             message=message,
@@ -197,6 +198,16 @@ class Runner:
             result = CallResult("timeout", end="compile", compile_seconds=request.limits.compile)
         result.seconds = report.seconds
         return result
+
+
+async def _in_thread(function: Callable[..., Result], *arguments: object) -> Result:
+    """Call a function of a workspace, which is not cleared before its end."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    finally:
+        if not work.done():  # the request was cancelled
+            await asyncio.wait([work])
 
 
 def sandbox_error(message: str) -> RunCodeResponse:

@@ -107,13 +107,17 @@ class Workspace:
             raise WorkspaceError(f"cannot write the code: {error}") from error
         return path
 
-    def write_files(self, files: dict[str, str | None]) -> None:
-        """Write the files of a request; None values and names with the ignore marker are skipped.
+    def prepare(self, files: dict[str, str | None], fetched: list[str]) -> None:
+        """Write the files of a request, and check the names of those that it wants back.
+
+        None values and names with the ignore marker are skipped.
 
         Raises:
             WorkspaceError: A path is outside the folder, or a file is not base64 or not writable.
             DiskFullError: There is no space for them.
         """
+        for name in fetched:
+            relative_parts(name)
         for name, content in files.items():
             if content is None or IGNORE_MARKER in name:
                 continue

@@ -234,6 +234,29 @@ async def test_the_next_request_waits_until_a_cancelled_one_is_cleaned_up(
     assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
 
 
+async def test_a_requests_files_hold_up_nobody_and_are_gone_with_it(
+    choose: Choose, monkeypatch: pytest.MonkeyPatch
+):
+    runner = await choose()
+    begun, elsewhere, prepare = threading.Event(), threading.Event(), Workspace.prepare
+
+    def slowly(workspace: Workspace, *arguments: Any) -> None:
+        begun.set()
+        assert elsewhere.wait(10)  # the event loop has something else to do
+        time.sleep(0.2)
+        prepare(workspace, *arguments)
+
+    monkeypatch.setattr(Workspace, "prepare", slowly)
+    first = asyncio.create_task(run(runner, "", files={"f": ""}))
+    await until(begun.is_set)
+    elsewhere.set()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    answer = await run(runner, "import os; print(len(os.listdir()))")
+    assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
+
+
 @pytest.mark.parametrize("way", ["run_code", "run_cases"])
 async def test_a_program_that_stops_the_init_does_not_hold_its_slot(
     choose: Choose, monkeypatch: pytest.MonkeyPatch, way: str
