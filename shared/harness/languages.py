@@ -23,6 +23,8 @@ DEFAULT_HEAP = 1024
 STACK_SHARE, MAX_STACK = 8, 256
 # A compiled program in the folder where it was compiled.
 PROGRAM = "program"
+# Bytes of a file's name.
+LONGEST_NAME = 255
 # In the constants of a Java class with ``static void main(String[])``.
 MAIN = (b"\x00\x04main", b"([Ljava/lang/String;)V")
 # Attributes that are lists of words.
@@ -80,7 +82,8 @@ class Language:
         names = re.findall(pattern, re.sub(LITERAL, '""', source, flags=re.DOTALL), re.MULTILINE)
         if not names:
             return self.file
-        return name.format(preferred if preferred in names else names[0])
+        file = name.format(preferred if preferred in names else names[0])
+        return file if len(file.encode()) <= LONGEST_NAME else self.file
 
     def compiler(self, file: str) -> list[str]:
         """Return the command line of the compiler in the folder of the source."""

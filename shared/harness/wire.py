@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, Self, cast
 
-from pydantic import AfterValidator, Base64Bytes, BaseModel, Field, TypeAdapter
+from pydantic import AfterValidator, Base64Bytes, BaseModel, Field, TypeAdapter, model_validator
 from pydantic_core import PydanticKnownError
 
+from shared.foreign_json import decode_json
 from shared.harness.cases.files import CALL as CALL
 from shared.harness.cases.files import FUNCTIONS as FUNCTIONS
 from shared.harness.cases.files import NUMBERS, TIMES
@@ -213,6 +214,25 @@ class RunCasesRequest(BaseModel):
     inputs: Annotated[list[Text], Field(max_length=MAX_INPUTS, fail_fast=True)]
     limits: CaseLimits
 
+    @model_validator(mode="after")
+    def _has_prelude(self) -> Self:
+        _ = self.prelude
+        return self
+
+    @property
+    def prelude(self) -> str:
+        """Source text before an answer whose functions are tested; empty for programs.
+
+        Raises:
+            ValueError: The inputs have none.
+        """
+        if self.language != FUNCTIONS:
+            return ""
+        prelude = decode_json(self.inputs[0].partition("\n")[0]) if self.inputs else None
+        if not isinstance(prelude, str):
+            raise ValueError("the first line of inputs of functions must be a string in JSON")
+        return prelude
+
 
 CALL_RESULT = TypeAdapter(CallResult)
 
@@ -220,10 +240,7 @@ CALL_RESULT = TypeAdapter(CallResult)
 def encode_call(request: RunCasesRequest) -> bytes:
     """Encode all of a call but its inputs, which the answer's processes must not know."""
     answer, limits, inputs = request.code.encode(), request.limits, request.inputs
-    prelude = b""
-    if request.language == FUNCTIONS:
-        first: str = json.loads(inputs[0].partition("\n")[0])
-        prelude = first.encode("utf-8", "replace")
+    prelude = request.prelude.encode("utf-8", "replace")
     values = [getattr(limits, name) for name in (*TIMES, *NUMBERS)]
     sizes = [len(text) for text in (answer, prelude, *map(str.encode, inputs))]
     line = " ".join(map(str, (request.language, *values, *sizes)))

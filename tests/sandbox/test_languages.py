@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.sandbox.runner import installed, refusal
+from shared.harness.languages import LANGUAGES
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
 # Where programs in a sandbox find commands.
@@ -59,6 +60,11 @@ async def test_a_language_without_its_toolchain_is_our_trouble(start_sandbox: St
 
 def test_a_refusal_names_the_packages():
     assert "install default-jdk-headless" in refusal("java", "/nowhere")
+
+
+def test_a_name_that_no_file_can_have_is_left_to_the_compiler():
+    assert LANGUAGES["java"].file_of("public class Ä {}") == "Ä.java"
+    assert LANGUAGES["java"].file_of(f"public class {'Ä' * 130} {{}}") == "Main.java"
 
 
 def test_only_installed_toolchains_are_offered(tmp_path: Path):

@@ -119,6 +119,9 @@ INVALID: list[tuple[object, str]] = [
     (request(limits=LIMITS | {"cpu": -1}), "cpu"),
     (request(limits=LIMITS | {"cpu": math.nan}), "cpu"),
     (request(code="\ud800"), "code"),
+    (request(language="functions", inputs=[]), "body"),
+    (request(language="functions", inputs=["no JSON"]), "body"),
+    (request(language="functions", inputs=["1\n[]"]), "body"),
     (b"{", "body"),
 ]
 
