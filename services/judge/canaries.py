@@ -202,7 +202,8 @@ def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> 
     if not profile.strict:
         tried.append(time_limit)
     if profile.functions:
-        return [*_SETS["functions"], *(tried if limits and profile.strict else ())]
+        of_function, mistaken = _SETS["functions"]
+        return [of_function, *(tried if limits and profile.strict else ()), mistaken]
     if profile.language != "python":
         right = [canary for canary in _SETS["languages"] if canary.language == profile.language]
         return [*right, *(tried if limits else ())]
@@ -242,8 +243,7 @@ async def judge_canaries(
         text = "not sent, because the sandbox did not judge the first one"
         findings["unjudged"] += [CanaryFinding(canary=other.name, text=text) for other in rest]
     else:
-        environment = await client.environment()
-        await asyncio.gather(*map(send, rest[:-1]))
+        environment, *_ = await asyncio.gather(client.environment(), *map(send, rest[:-1]))
         await asyncio.gather(*map(send, rest[-1:]))
     return CanaryReport(
         sandbox=url,
