@@ -77,7 +77,7 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
         try:
             publish(ledger, roots, ingester.index_of)
             log.info("published", run=ledger.run)
-        except OutputError as error:
+        except (OutputError, OSError) as error:
             log.error("cannot publish", run=ledger.run, reason=str(error))
             ledger.fail(str(error))
         except ValueError as error:

@@ -8,6 +8,7 @@ the run. Usage of the first step: ``python -m services.aggregator.wandb_log FOLD
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,7 @@ _COLUMNS = (
     *("cases_not_run", "prompt", "response", "output_tokens", "total_judge_time"),
     "first_failed_case",
 )
+_ADVICE = "For further information visit"  # below pydantic's reason why it refuses a setting
 _VIEW = re.compile(r"View run at (\S+)")
 
 
@@ -49,26 +51,34 @@ def log_results(folder: OutputFolder, record: RunRecord) -> WandbRecord:
     Returns:
         The record for ``run.json``: the location of the results, or the errors with remedies.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        place = Path(folder.path) if folder.local else Path(scratch) / "run"
-        logged = WandbRecord(mode="none", run_id=_run_id(record), wandb=version("wandb"))
-        try:
-            path = _write(folder, record, place, Path(scratch))
-        except (ServiceError, OutputError, OSError) as error:
-            return _noted(logged, "offline_error", error)
-        if folder.local:
-            sync = f"wandb sync {path}"
-            logged = logged.model_copy(update={"mode": "offline", "path": str(path), "sync": sync})
-        try:
-            key = _key()
-            if key is None and folder.local:
-                return logged
-            url = _upload(path, key, Path(scratch), record.config.wandb.timeout)
-        except (ServiceError, OSError) as error:
-            return _noted(logged, "online_error", error)
-        _remove(place, record)
-        uploaded = {"mode": "online", "url": url, "path": None, "sync": None}
-        return logged.model_copy(update=uploaded)
+    logged = WandbRecord(mode="none", run_id=_run_id(record), wandb=version("wandb"))
+    try:
+        # The library's server may still write while its folder is removed.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+            return _log(folder, record, logged, Path(scratch))
+    except (ServiceError, OutputError, OSError) as error:
+        return _noted(logged, "offline_error", error)
+
+
+def _log(
+    folder: OutputFolder, record: RunRecord, logged: WandbRecord, scratch: Path
+) -> WandbRecord:
+    """Write the offline files, whose errors it raises, and upload them if there is a key."""
+    place = Path(folder.path) if folder.local else scratch / "run"
+    path = _write(folder, record, place, scratch)
+    if folder.local:
+        sync = shlex.join(["wandb", "sync", str(path)])
+        logged = logged.model_copy(update={"mode": "offline", "path": str(path), "sync": sync})
+    try:
+        key = _key()
+        if key is None and folder.local:
+            return logged
+        url = _upload(path, key, scratch, record.config.wandb.timeout)
+    except (ServiceError, OSError) as error:
+        return _noted(logged, "online_error", error)
+    _remove(place, record)
+    uploaded = {"mode": "online", "url": url, "path": None, "sync": None}
+    return logged.model_copy(update=uploaded)
 
 
 def _noted(logged: WandbRecord, name: str, error: Exception) -> WandbRecord:
@@ -112,7 +122,10 @@ def _write(folder: OutputFolder, record: RunRecord, place: Path, scratch: Path) 
             folder.download(name, place / name)
     command = ["services.aggregator.wandb_log", str(place)]
     _run(command, place, scratch, record.config.wandb.timeout)
-    return next((place / "wandb").glob(f"offline-run-*-{_run_id(record)}"))
+    written = list((place / "wandb").glob(f"offline-run-*-{_run_id(record)}"))
+    if not written:
+        raise ServiceError(f"wandb wrote no files below {place / 'wandb'}; check its variables")
+    return written[0]
 
 
 def _remove(place: Path, record: RunRecord) -> None:
@@ -185,14 +198,15 @@ def _run(
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     lines = output.read_text("utf-8", "replace").splitlines()
-    lines = [line.strip() for line in lines if line.strip()]
+    lines = [line.strip() for line in lines if line.strip() and _ADVICE not in line]
     if code:
         raise ServiceError(f"wandb exited with code {code}: {(lines or ['no reason given'])[-1]}")
     return lines
 
 
 def _environment(place: Path, scratch: Path) -> dict[str, str]:
-    hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", _KEY}
+    # The agent of a sweep gives the run of its program an id, which is not this run's.
+    hidden = {"WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", _KEY}
     # Data waiting for upload stays with the run; caches are temporary.
     own = {
         "WANDB_DATA_DIR": str(place / "wandb" / "data"),

@@ -15,6 +15,8 @@ import psutil
 import pytest
 from redis import Redis
 
+from services.aggregator.__main__ import publish_due
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from services.aggregator.wandb_log import metric_keys
 from shared import artifacts
@@ -48,6 +50,7 @@ def init(**given): return Run(given)
 UPLOAD_FAILS = WORKS.replace("Finished syncing", "ERROR no route to host")
 HANGS = "import time\ntime.sleep(60)\n"
 BREAKS = "raise OSError('disk\\nfull')\n"
+WRITES_ELSEWHERE = WORKS.replace("-{given['id']}", "-other")
 # Its child lives on, as the library's server may, and keeps the output open.
 LEAVES_A_CHILD = WORKS.replace(
     "def finish(self):",
@@ -130,6 +133,7 @@ def test_publishing_again_replaces_the_offline_files(
     [
         (HANGS, {"timeout": 0.5}, r"not finished after 0.5 s \(wandb.timeout\)"),
         (BREAKS, {}, "wandb exited with code 1: full"),
+        (WRITES_ELSEWHERE, {}, "wandb wrote no files below"),
     ],
 )
 def test_a_failure_is_a_note(
@@ -142,9 +146,25 @@ def test_a_failure_is_a_note(
     assert "\n" not in note["offline_error"]
 
 
+def test_no_temporary_folder(
+    redis: Redis, tmp_path: Path, stand_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(WORKS)
+    ledger, _ = open_run(redis, str(tmp_path / "out"), problems(), wandb={"enabled": True})
+    ledger.set_state(RunState.JUDGED)
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    publish_due(ingester)
+    assert ledger.state() is RunState.INCOMPLETE
+    run = json.loads((tmp_path / "out" / artifacts.RUN).read_text())
+    assert "No such file" in run["wandb"]["offline_error"]
+
+
 def test_no_child_of_the_library_is_left(redis: Redis, tmp_path: Path, stand_in) -> None:
     stand_in(LEAVES_A_CHILD)
-    note = published(redis, tmp_path / "out")
+    note = published(redis, tmp_path / "the out")
+    assert note["sync"] == f"wandb sync '{note['path']}'"
     child = int((Path(note["path"]) / "child").read_text())
     with suppress(psutil.NoSuchProcess):
         # Where nobody collects orphans, a dead one stays as a zombie.
@@ -179,6 +199,7 @@ def online(monkeypatch: pytest.MonkeyPatch) -> Callable[[WandbServer], None]:
 
     def connect(server: WandbServer) -> None:
         monkeypatch.setenv("WANDB_MODE", "")  # as Compose passes what is not set
+        monkeypatch.setenv("WANDB_SWEEP_ID", "abc")  # as an agent of a sweep sets
         monkeypatch.setenv("WANDB_API_KEY", KEY)
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
 
