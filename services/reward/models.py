@@ -75,8 +75,8 @@ def _encodable(value: object) -> object:
 
 
 _Text = Annotated[str, BeforeValidator(_encodable)]
-_Name = Annotated[_Text, Field(min_length=1, max_length=_MAX_NAME)]
-_Label = Annotated[_Text, Field(max_length=_MAX_NAME)]
+_Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME), BeforeValidator(_encodable)]
+_Label = Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)]
 
 
 def _reference_or_tests(value: object) -> object:

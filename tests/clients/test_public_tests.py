@@ -99,7 +99,7 @@ def test_rows_of_both_kinds(tool: Any, server: Server, code: str, passed: int, s
 
 def test_the_share_of_tests_that_passed(tool: Any) -> None:
     """The stand-in of the service runs ``cat``."""
-    tests = [{"input": "1", "output": "1 \n"}, {"input": "1", "output": "2"}]
+    tests = [{"input": "1 3", "output": "1\n3 \n"}, {"input": "1", "output": "2"}]
 
     async def execute() -> tuple[Any, float | None, dict[str, Any]]:
         instance, _ = await tool.create(create_kwargs={"public_tests": tests})

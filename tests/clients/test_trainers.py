@@ -181,6 +181,7 @@ def test_trl_gets_none_for_the_unjudged_only_if_asked(
         ("prompta <| b |> c", "prompt", "a <| b |> c"),
         ("prompt", "prompt", ""),
         ("b" * 100 + "pass 1", "a" * 50 + "b" * 100, "pass 1"),
+        ("caf\u00e9 pass 1", "cafe\u0301 ", "pass 1"),
     ],
 )
 def test_openrlhf_response_is_the_query_without_its_prompt(

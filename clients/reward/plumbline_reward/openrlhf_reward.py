@@ -4,6 +4,7 @@ OpenRLHF wants its path. It loads the file by itself and calls :func:`reward_fun
 one sample each; they share requests.
 """
 
+import unicodedata
 from collections.abc import Sequence
 
 from plumbline_reward.client import Client
@@ -55,6 +56,8 @@ def response_of(query: str, prompt: str) -> str:
     Raises:
         RefusedError: The query does not begin with the prompt or an end of it.
     """
+    if not query.startswith(prompt):  # Qwen's tokenizer composes characters
+        prompt = unicodedata.normalize("NFC", prompt)
     ends = [len(prompt)] if query.startswith(prompt) else []
     tail, start = prompt[-_TAIL:], -1
     if not ends and len(prompt) > _TAIL:

@@ -112,13 +112,9 @@ class PublicTestsTool(BaseTool):
         shown = f"input:\n{shorten(stdin, _SHOWN)}\n"
         if result.status != "ok":
             return shown + describe(result)
-        if _lines(result.stdout) == _lines(expected):
+        if result.stdout.split() == expected.split():  # as the judge compares by default
             return None
         return (
             f"wrong output.\n{shown}expected:\n{shorten(expected, _SHOWN)}\n"
             f"printed:\n{shorten(result.stdout, _SHOWN)}"
         )
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.strip().splitlines()]
