@@ -17,6 +17,8 @@ INLINE = "inline"
 """Data set of inline tests that name none."""
 _MAX_NAME = 500
 _MAX_ITEMS = 65_536
+MAX_COMPLETION = 1024 * 1024
+"""Bytes of one completion."""
 MAX_BODY = 256 * 1024 * 1024
 """Bytes of one request for scores."""
 MAX_RUN_BODY = 6 * (MAX_CODE + MAX_STDIN) + 4096

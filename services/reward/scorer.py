@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from services.reward.metrics import RewardMetrics
 from services.reward.models import (
+    MAX_COMPLETION,
     RETRY_AFTER,
     Purpose,
     RefusedError,
@@ -32,10 +33,7 @@ _HASHED_AT_ONCE = 256
 
 
 class Scorer:
-    """Scores the completions of requests, which wait here until judges have answered.
-
-    ``longest``: characters of a completion beyond which judges reject it unread.
-    """
+    """Scores the completions of requests, which wait here until judges have answered."""
 
     def __init__(
         self,
@@ -44,14 +42,12 @@ class Scorer:
         pending: PendingAnswers,
         metrics: RewardMetrics,
         reward_log: RewardLog,
-        longest: int,
     ) -> None:
         self._settings = settings
         self._problems = problems
         self._pending = pending
         self._metrics = metrics
         self._reward_log = reward_log
-        self._longest = longest
         self._meter = hacking.SignMeter()
         self._held = 0
 
@@ -83,7 +79,6 @@ class Scorer:
         """
         deadline = time.monotonic() + options.deadline
         self._admit(items)
-        items = [self._shortened(item) for item in items]
         self._hold(len(items))
         waiting: dict[int, tuple[RewardSample, Listener]] = {}
         allow_eval = self._settings.allow_eval
@@ -187,15 +182,15 @@ class Scorer:
                 f"{len(items)} items, but the service holds {limit} at a time "
                 "(PLUMBLINE_REWARD_MAX_PENDING); send smaller batches",
             )
+        for index, item in enumerate(items):
+            text = item.completion
+            # A character has up to four bytes.
+            if len(text) * 4 > MAX_COMPLETION and len(text.encode()) > MAX_COMPLETION:
+                message = f"the completion has more than {MAX_COMPLETION} bytes"
+                raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, index=index)
         if self._held + len(items) > limit:
             text = f"{self._held} of {limit} completions are in flight; try again later"
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=RETRY_AFTER)
-
-    def _shortened(self, item: ScoreItem) -> ScoreItem:
-        """Cut a completion that is too long, but not so far that judges would read it."""
-        if len(item.completion) <= self._longest:
-            return item
-        return item.model_copy(update={"completion": item.completion[: self._longest + 1]})
 
     def _hold(self, count: int) -> None:
         self._held += count

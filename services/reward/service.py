@@ -132,8 +132,7 @@ class RewardService:
             opened.push_async_callback(asyncio.to_thread, janitor.leave)
             work = asyncio.create_task(pending.run(janitor.run()))
             opened.push_async_callback(cancel_and_wait, work)
-            longest = config.judge.max_completion_chars
-            scorer = Scorer(settings, problems, pending, metrics, log, longest)
+            scorer = Scorer(settings, problems, pending, metrics, log)
             programs = Programs(config, sandbox)
             yield cls(session, problems, metrics, scorer, programs, work, pending, janitor)
 

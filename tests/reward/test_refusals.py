@@ -38,6 +38,7 @@ async def test_one_wrong_item_refuses_the_batch(service: Served, redis: Redis) -
         ({"completion": ""}, 422, "ground_truth"),
         (NAMED | {"completion": 7}, 422, "completion"),
         (NAMED | {"answer": "x"}, 422, "answer"),
+        (NAMED | {"completion": "ü" * 524_289}, 413, "1048576 bytes"),
         (NAMED | {"group": "x" * 501}, 422, "at most 500 characters"),
     ]
     failures = []

@@ -61,13 +61,6 @@ async def test_signs_of_reward_hacking(
     assert not any(honest["signs"].values()) and honest["step"] == 7
 
 
-async def test_a_completion_of_any_length_is_judged(service: Served) -> None:
-    tests = {"inputs": ["1"], "outputs": ["1"]}
-    long = "```python\nprint(1)\n```" + "=" * 2_000_000
-    _, body = await service.score(ground_truth=tests, completion=long)
-    assert (body["score"], body["detail"]) == (0.0, "completion_too_long")
-
-
 async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redis) -> None:
     completion = demo_completions()[0]
     await service.score(

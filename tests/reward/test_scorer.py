@@ -46,8 +46,9 @@ def answers() -> Answers:
 async def scorer(answers: Answers) -> AsyncIterator[Scorer]:
     problems = ProblemStore([])
     pending: Any = answers
-    log = RewardLog(None, "reward/x", every=1)
-    yield Scorer(RewardSettings(), problems, pending, RewardMetrics(), log, 100)
+    yield Scorer(
+        RewardSettings(), problems, pending, RewardMetrics(), RewardLog(None, "reward/x", every=1)
+    )
     problems.close()
 
 
