@@ -42,6 +42,7 @@ class OutputFolder:
             OutputError: No filesystem is installed for this URL, or its secrets were removed when
                 it was stored.
         """
+        url = url or "."
         remember_address(url)
         self.url = url
         self.shown = redact_address(url)

@@ -143,9 +143,9 @@ def contamination(
             processes=max(1, processes or len(os.sched_getaffinity(0))),
             progress=progress.bytes_read,
         )
+    _print_contamination(report)
     if output is not None:
         replace_text(output, json.dumps(report.document(), ensure_ascii=False, indent=2) + "\n")
-    _print_contamination(report)
     if contaminated := len(report.contaminated):
         raise FindingsError(
             f"{contaminated} of {len(problems)} problems are in the training corpus"

@@ -67,11 +67,11 @@ def import_(
 
 
 def export(
+    output: Annotated[str, Option(help="Folder for the files.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
     train: Annotated[list[str] | None, Option(help="Prepared file or folder; repeatable.")] = None,
     validation: Annotated[list[str] | None, Option(help="The same for validation.")] = None,
-    output: Annotated[str, Option(help="Folder for the files.")] = "",
     tests: Annotated[
         TestsForm, Option(help="The service has the tests, or the file has them.")
     ] = TestsForm.REFERENCE,

@@ -60,6 +60,7 @@ def import_dataset(
     path = str(output) if "://" in str(output) else str(Path(output).expanduser())
     if not path.endswith(".parquet"):
         path = f"{path.rstrip('/')}/{dataset}.parquet"
+    local.check_kept(source, [path])
     manifest = f"{path.removesuffix('.parquet')}{IMPORTED}"
     # Between the two writes, the file is at worst an evaluation set.
     folder, name = OutputFolder.of_file(manifest, IMPORTED)

@@ -36,7 +36,7 @@ _HEADER = re.compile(
 _DOCSTRING = re.compile(r"(:\s*\n[ \t]*)[rRuU]?(\"\"\"|''')(?:(?!def )[\s\S])*?\2")
 _BLOCK_COMMENT = re.compile(r"/\*[\s\S]{0,10000}?\*/|//[^\n]*")
 # Patterns begin with a literal character, by which `re` finds their candidates fast.
-_PROMPT = re.compile(r"\n[ \t]*(?:>+[ \t]?)+")
+_PROMPT = re.compile(r"\n[ \t]*(?:>+[ \t]?|\.\.\.(?:[ \t]|(?=\n)))+")
 _COMMENT = re.compile(r"#[^\n]*")
 _IMPORT = re.compile(r"\n[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import[ \t][^\n]*")
 _ELSE_IF = re.compile(r"else\s*:\s*if\b")
@@ -233,6 +233,8 @@ _ASCII_LOWER_WORDS = bytes(
 # Kana and CJK ideographs have no blanks between words.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 _BETWEEN = re.compile(r"[\W_]+")
+# Soft hyphens and characters without a width, which web pages have within words.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 
 
 def words(text: str) -> list[bytes]:
@@ -247,7 +249,8 @@ def words(text: str) -> list[bytes]:
 def fold(text: str) -> bytes:
     """Normalize a text to lower-case UTF-8 words separated by blanks (case folding, NFKC)."""
     if not text.isascii():
-        text = _BETWEEN.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+        text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
+        text = _BETWEEN.sub(" ", text)
         text = _UNSPACED.sub(lambda match: f" {' '.join(match[0])} ", text)
     return text.encode("utf-8", "surrogatepass").translate(_ASCII_LOWER_WORDS)
 

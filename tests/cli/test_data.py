@@ -88,6 +88,11 @@ def test_contamination(desk):
     assert [
         problem["problem_id"] for problem in document["problems"] if problem["contaminated"]
     ] == ["p1"]
+    # The report is printed even if its file cannot be written.
+    report = ["--against", str(corpus), "--output", str(corpus / "found.json")]
+    done = plumb("data", "contamination", *files, *report, folder=desk.folder)
+    assert done.code == 2
+    assert "1 of 3 problems contaminated" in done.stdout
     corpus.write_text(json.dumps({"text": texts[0]}) + "\n")
     clean = plumb("data", "contamination", *files, "--against", str(corpus), folder=desk.folder)
     assert clean.code == 0, clean.stderr

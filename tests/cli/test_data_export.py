@@ -130,6 +130,15 @@ def test_what_cannot_be_exported(tmp_path: Path, options: tuple[str, ...], words
     assert not (tmp_path / "out").exists()
 
 
+def test_an_output_without_a_name_is_the_working_directory(tmp_path: Path) -> None:
+    files = ("export", "--validation", str(ROOT / VALIDATION))
+    assert plumb("data", *files, folder=tmp_path).code == 2
+    assert not any(tmp_path.iterdir())
+    done = plumb("data", *files, "--output", "", folder=tmp_path)
+    assert done.stdout.startswith("./validation.parquet: 15 problems"), done.stderr
+    assert (tmp_path / "export.json").exists()
+
+
 def test_data_that_differ_from_the_lock(tmp_path: Path) -> None:
     frame = pd.read_parquet(ROOT / TRAIN)
     frame.head(3).to_parquet(tmp_path / TRAIN.name)

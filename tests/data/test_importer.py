@@ -39,6 +39,16 @@ def test_a_failure_leaves_the_earlier_output(tmp_path):
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["humaneval.parquet"]
 
 
+def test_the_source_is_never_replaced(tmp_path):
+    rows = write_lines(tmp_path / "h.jsonl", [ROW])
+    source = Path(import_rows("humaneval", rows, tmp_path / "out").path)
+    before = source.read_bytes()
+    for path in (source, source.parent):
+        message = import_failure("jsonl", str(path), source.parent, name="humaneval")
+        assert message.startswith(f"{source}: the source is this file")
+    assert source.read_bytes() == before
+
+
 def test_sources_that_are_missing_empty_or_damaged(tmp_path):
     missing = str(tmp_path / "none.jsonl")
     empty = write_lines(tmp_path / "empty.jsonl", [b"\n"])

@@ -35,6 +35,7 @@ def test_two_forms_of_one_program_have_the_same_tokens():
             "def f(a, b={}):\n  '''Says what it does.'''\n  return g(a)"
         ),
         ">>> x = f'{a}'\n": "import os\nx = '{a}'",
+        ">>> for a in b:\n...     c(a)\n...\n>>> d": "for a in b:\n c(a)\nd",
     }.items():
         own, same = (tokenize_code(plain_code(text)) for text in (written, other))
         assert own.numbers.tolist() == same.numbers.tolist(), written
@@ -99,6 +100,7 @@ def test_words():
         ("верни сумму, затем 5", ["верни", "сумму", "затем", "5"]),
         ("ﬁx ｘ²", ["fix", "x2"]),
         ("🙂a🙂", ["a"]),
+        ("exam\u00adp\u200ble\ufeff", ["example"]),
         ("", []),
     ],
 )

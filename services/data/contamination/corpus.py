@@ -261,7 +261,7 @@ def _parse(path: str, number: int, line: bytes) -> object:
     with suppress(ValueError):
         return from_json(line)
     try:
-        return json.loads(line.decode("utf-8"))
+        return json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         cause = f"not UTF-8 (byte {error.start + 1} of the line); convert it"
     except json.JSONDecodeError as error:

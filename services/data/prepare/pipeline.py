@@ -376,6 +376,9 @@ def prepare(
     exemptions = load_allowlist(config.allow)
     stages: list[Stage] = []
     for name, dataset in config.datasets.items():
+        if isinstance(dataset.source, LocalSource):
+            outputs = [f"{folder}/{name}.parquet" for folder in (config.raw, config.output)]
+            local.check_kept(dataset.source.path, [*outputs, f"{config.manifests}/{name}.jsonl"])
         progress.begin(name)
         stage = stage_dataset(name, dataset, Path(config.raw), progress.advance, offline=offline)
         progress.end(f"{stage.rows:,} rows")

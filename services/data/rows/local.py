@@ -1,10 +1,11 @@
 """Rows of files: JSON Lines, a JSON array or parquet.
 
-The file name determines the format: ``.parquet``, ``.json`` for an array, JSON Lines otherwise,
-both also with ``.gz``.
+The file name determines the format: ``.parquet``, else JSON Lines, also with ``.gz``. A ``.json``
+file that begins with a bracket is an array.
 """
 
-from collections.abc import Sequence
+import codecs
+from collections.abc import Iterable, Sequence
 
 import fsspec
 
@@ -16,6 +17,7 @@ from shared.manifests import hash_file
 
 # A folder is read through its files with the first of these endings that occurs.
 _ENDINGS = ((".parquet",), (".jsonl", ".jsonl.gz"))
+_BEGINNING = 64  # bytes
 
 
 def rows(path: str, columns: Sequence[str]) -> Rows:
@@ -35,9 +37,8 @@ def rows(path: str, columns: Sequence[str]) -> Rows:
             for number, fields in parquet_rows(file, (), optional=columns):
                 yield f"{file}: row {number}", fields
         else:
-            is_array = file.removesuffix(".gz").endswith(".json")
             lines = ((f"{file}:{number}", fields) for number, fields in read_json_lines(file))
-            for place, fields in _array_rows(file) if is_array else lines:
+            for place, fields in _array_rows(file) if _is_array(file) else lines:
                 yield place, {name: value for name, value in fields.items() if name in columns}
 
 
@@ -70,11 +71,30 @@ def revision(path: str) -> str:
     return "sha256:" + "+".join(hash_file(file).sha256 for file in files(path))
 
 
+def check_kept(source: str, outputs: Iterable[str]) -> None:
+    """Refuse outputs that would replace a file of the source.
+
+    Raises:
+        DataError: There is one.
+    """
+    places = {fsspec.core.url_to_fs(file)[1] for file in files(source)}
+    for output in outputs:
+        with reading(output):
+            if fsspec.core.url_to_fs(output)[1] in places:
+                raise data_error(output, "the source is this file; write into another folder")
+
+
+def _is_array(path: str) -> bool:
+    if not path.removesuffix(".gz").endswith(".json"):
+        return False
+    with reading(path), fsspec.open(path, "rb", compression="infer") as file:
+        beginning: bytes = file.read(_BEGINNING)
+    return beginning.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+
+
 def _array_rows(path: str) -> Rows:
     with reading(path), fsspec.open(path, "rb", compression="infer") as file:
         entries = parse_json(file.read())
-    if not isinstance(entries, list):
-        raise data_error(path, "not a JSON array; name it .jsonl if it has one problem per line")
     for number, fields in enumerate(entries, start=1):
         place = f"{path}: entry {number}"
         if not isinstance(fields, dict):

@@ -52,7 +52,7 @@ def rows(source: SandboxSource, layout: str, *, offline: bool) -> Rows:
             advice.
     """
     if layout not in _LAYOUTS:
-        cause = f"no sandbox layout {layout!r}; choose one of {', '.join(_LAYOUTS)}"
+        cause = f"no sandbox layout {str(layout)!r}; choose one of {', '.join(_LAYOUTS)}"
         raise DataError(f"{source.dataset}: {cause}")
     dataset_class, get_page, convert = _LAYOUTS[layout]
     client = _Client(source, dataset_class)

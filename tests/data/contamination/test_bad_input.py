@@ -1,5 +1,6 @@
 """Unreadable corpora: an error of one line that names the place."""
 
+import codecs
 import gzip
 import json
 import multiprocessing
@@ -42,6 +43,12 @@ def test_a_broken_line_is_named(tmp_path, monkeypatch):
             (tmp_path / name).write_bytes(packed)
             message = failure(tmp_path / name)
             assert message.startswith(f"{tmp_path / name}:24: {cause}"), message
+
+
+def test_byte_order_marks(tmp_path):
+    path = write_jsonl(tmp_path / "c.jsonl", [*clean_rows(3), {"text": PROMPT}])
+    path.write_bytes((codecs.BOM_UTF8 + path.read_bytes()) * 2)  # two files, one after the other
+    assert one(check(path)).contaminated
 
 
 def test_a_text_file_that_is_not_utf8(tmp_path):

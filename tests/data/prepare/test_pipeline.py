@@ -136,6 +136,15 @@ def test_bad_input_leaves_what_was_there(desk, rows, said):
     assert after == before
 
 
+def test_no_source_is_replaced(desk):
+    path = desk.source("set", [row(0)])
+    before = path.read_bytes()
+    desk.keys["manifests"] = str(desk.folder)
+    with pytest.raises(DataError, match="the source is this file"):
+        desk.prepare()
+    assert path.read_bytes() == before
+
+
 def test_the_text_of_data_is_no_markup_in_the_report(desk):
     evil = "<script>alert(1)</script> | `x` **bold** \u202e [a](b)"
     same = {"inputs": ["1", "1"], "outputs": ["2", "2"]}

@@ -59,6 +59,14 @@ def test_every_form_gives_the_same_rows_at_their_places(tmp_path):
         assert place == f"{tmp_path / name}{places[form]}"
 
 
+def test_json_lines_by_the_name_of_an_array(tmp_path):
+    for name, content in (("a.json", _LINES), ("a.json.gz", gzip.compress(_LINES))):
+        (tmp_path / name).write_bytes(content)
+        assert fields(tmp_path / name) == ROWS
+    (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8-sig")
+    assert fields(tmp_path / "a.json") == ROWS
+
+
 def test_a_folder_of_shards(tmp_path):
     for write, ending in ((parquet, "parquet"), (FORMS["lines.jsonl"], "jsonl")):
         folder = tmp_path / ending
