@@ -5,8 +5,8 @@ output, kills everything that the program started, and reports its end. What goe
 lies in unnamed files in memory, so nothing about a program depends on when this process gets to it.
 
 The languages of ``/run_code`` are those of the table (``shared.harness.languages``), and the shell.
-Commands are the table's, except that C++ is compiled as SandboxFusion does it. A command under a
-shell's exit code 126 or 127 could not be executed.
+Commands are the table's, except that C++ is compiled as SandboxFusion does it, and JavaScript not
+at all. A command under a shell's exit code 126 or 127 could not be executed.
 """
 
 import asyncio
@@ -355,7 +355,8 @@ def commands_of(name: Language, source: Path, memory: int, python: Path) -> Comm
     if language.runtime_mib is not None:
         limits = [(resource.RLIMIT_DATA, language.data_limit(memory or DEFAULT_HEAP * MIB))]
     variables = language.variables(str(source.parent), memory)
-    return Commands(language.compiler(source.name), run, limits, variables)
+    compiler = None if name == "nodejs" else language.compiler(source.name)
+    return Commands(compiler, run, limits, variables)
 
 
 def installed(path: str) -> list[Language]:

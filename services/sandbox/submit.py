@@ -102,7 +102,8 @@ def read_record(request: SubmitRequest, model: type[Model]) -> Model:
 # CommonOJDataset: a program and cases of standard input and output.
 
 COMPILE_TIMEOUT = 10.0
-RUN_TIMEOUT, RUN_TIMEOUT_CPP = 20.0, 10.0
+RUN_TIMEOUT, RUN_TIMEOUT_COMPILED = 20.0, 10.0
+COMPILED = ("cpp", "go", "java")  # according to the original
 
 
 def _has_streams(case: StdioCase) -> StdioCase:
@@ -129,7 +130,7 @@ def plan_stdio(request: SubmitRequest) -> Plan:
             "server's own process; extract the code before you submit"
         )
     record = read_record(request, _StdioTests)
-    longest = RUN_TIMEOUT_CPP if config.language == "cpp" else RUN_TIMEOUT
+    longest = RUN_TIMEOUT_COMPILED if config.language in COMPILED else RUN_TIMEOUT
     code = in_language(request.completion, config.language)
     return Plan(
         program=RunCodeRequest(

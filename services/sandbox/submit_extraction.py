@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 # Fence tags of the languages that this server runs. Case matters: the original knows "PY" but not
-# "PYTHON".
+# "PYTHON". To it "javascript" is another language than Node.js.
 _TAGS = {
     "python": ("python", "Python", "PY", "py", "python3", "Python3"),
     "cpp": ("cpp", "Cpp", "CPP", "c++", "C++"),
     "bash": ("bash", "Bash", "BASH", "sh", "shell"),
+    "nodejs": ("JS", "js"),
+    "java": ("java", "Java"),
+    "go": ("go", "Go"),
+    "rust": ("rust", "Rust", "rs"),
 }
 _LANGUAGES = {tag: language for language, tags in _TAGS.items() for tag in tags}
 

@@ -49,6 +49,15 @@ async def test_memory_is_limited_where_the_address_space_is_not(
     assert words in answer["run_result"]["stderr"]
 
 
+@needs("node")
+async def test_javascript_is_not_compiled(sandbox: Sandbox):
+    for code, end in (("console.log(1)", ("Success", 0, "1\n")), ("x = (", ("Failed", 1, ""))):
+        answer = await sandbox.run(code, "nodejs")
+        result = answer["run_result"]
+        assert answer["compile_result"] is None
+        assert (answer["status"], result["return_code"], result["stdout"]) == end
+
+
 async def test_a_language_without_its_toolchain_is_our_trouble(start_sandbox: StartSandbox):
     sandbox = await start_sandbox()
     known = (await sandbox.ready())["languages"]

@@ -111,6 +111,13 @@ def cases(stdin: Any, stdout: Any) -> dict[str, Any]:
     return {"test": [{"input": stdin, "output": stdout}]}
 
 
+def test_default_times_of_programs_are_the_originals():
+    for language, seconds in (("cpp", 10), ("java", 10), ("go", 10), ("rust", 20), ("python", 20)):
+        request = submission("code_contests", "", cases({"stdin": ""}, {"stdout": ""}))
+        request["config"]["language"] = language
+        assert make_plan(SubmitRequest(**request)).program.run_timeout == seconds, language
+
+
 UNJUDGEABLE: list[tuple[str, Any, dict[str, Any], str]] = [
     ("mbpp", None, {}, "provided_data"),
     ("mbpp", {"labels": {}}, {}, "test_setup_code"),

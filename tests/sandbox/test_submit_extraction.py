@@ -18,8 +18,9 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-python, bash, cpp = (
-    partial(in_language, language=language) for language in ("python", "bash", "cpp")
+python, bash, cpp, nodejs, java, go, rust = (
+    partial(in_language, language=language)
+    for language in ("python", "bash", "cpp", "nodejs", "java", "go", "rust")
 )
 first = partial(first_block, language="python")
 cut_python, cut_bash, cut_cpp = (
@@ -50,6 +51,11 @@ cut_python, cut_bash, cut_cpp = (
         (python, "  def f():\n    x", ""),
         (bash, "echo a\n\n \necho b", "echo a\necho b\n"),
         (cpp, "int main() {}", ""),
+        (nodejs, "```python\na\n```\n```js\nb\n```", "b"),
+        (nodejs, "```python\na\n```\n```javascript\nb\n```", "a"),
+        (java, "```python\na\n```\n```java\nb\n```", "b"),
+        (go, "```\na\n```\n```Go\nb\n```", "b"),
+        (rust, "```sh\na\n```\n```rs\nb\n```", "b"),
         # The first block, whatever its language
         (first, "```sh\na\r\nb\n```\n```python\nc\n```", "a\nb"),
         (first, '```\na\nif __name__ == "__main__":\n  b\n```', "a"),
