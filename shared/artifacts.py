@@ -59,14 +59,16 @@ class OutputFolder:
         """Split the URL of a file to write into its folder and its name.
 
         Raises:
-            OutputError: It names a folder; the message proposes ``example`` in it. Or the folder
-                cannot be used.
+            OutputError: It names a folder; the message proposes ``example`` in it. Or it is a
+                device, which would be replaced, or the folder cannot be used.
         """
         parent, slash, name = url.rpartition("/")
         if not name or Path(url).is_dir():
             raise OutputError(
                 f"{url}: a folder; name the file to write, such as {url.rstrip('/')}/{example}"
             )
+        if Path(url).exists() and not Path(url).is_file():
+            raise OutputError(f"{url}: not a file; name the file to write, such as {example}")
         return cls(parent or ("/" if slash else ".")), name
 
     @property

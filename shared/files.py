@@ -13,7 +13,13 @@ if TYPE_CHECKING:  # services that write only local files are installed without 
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a local file atomically: a reader sees either the old content or the new."""
+    """Replace a local file atomically: a reader sees either the old content or the new.
+
+    A pipe or a device, such as ``/dev/stdout``, is written to.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     temporary = path.with_name(_temporary_name(path.name))
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -1,5 +1,6 @@
 """Entry point of the command line: `plumb` and its subcommands."""
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -38,6 +39,11 @@ def _run() -> None:
         raise
     except PlumblineError as error:
         _end(" ".join(str(error).split()), error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        # Of standard output. A traceback's exit code would be the no-go of `plumb gate`.
+        _end(f"cannot write the output: {error.strerror}; free some space and repeat it", 2)
     except ModuleNotFoundError as error:
         # A service's image installs only what that service needs.
         _end(

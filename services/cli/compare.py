@@ -206,7 +206,7 @@ def _percent(value: float | None) -> str:
 
 def _points(value: float | None) -> str:
     """A difference of shares in percentage points, with its sign."""
-    return _ABSENT if value is None else f"{100 * value:+.1f}"
+    return _ABSENT if value is None else f"{100 * value:+z.1f}"
 
 
 def _cells(paired: PairedDifference) -> list[str | Text]:

@@ -42,8 +42,8 @@ class RunsFormat(StrEnum):
 class _Change(NamedTuple):
     """The change of accepted@1 since the run before; shares from -1 to 1.
 
-    ``ci95`` is the 95 % confidence interval over the samples that both runs have; None if their
-    verdicts were not read.
+    Both are over the samples that both runs have. ``ci95`` is the 95 % confidence interval; None if
+    their verdicts were not read: then the difference is that of the published shares.
     """
 
     difference: float
@@ -65,8 +65,8 @@ class _Score(NamedTuple):
         lines += [f"[{_range(self.ci95)}]"] if self.ci95 else []
         if self.change is not None:
             ends = self.change.ci95
-            interval = f" ({100 * ends[0]:+.1f} … {100 * ends[1]:+.1f})" if ends else ""
-            lines.append(f"{100 * self.change.difference:+.1f}{interval}")
+            interval = f" ({100 * ends[0]:+z.1f} … {100 * ends[1]:+z.1f})" if ends else ""
+            lines.append(f"{100 * self.change.difference:+z.1f}{interval}")
         return lines
 
     def style(self) -> str:
@@ -254,18 +254,18 @@ def _changes(latest_first: Sequence[FinishedRun]) -> dict[tuple[str, str], _Chan
     changed = {}
     for run, dataset, earlier, difference in reversed([*pairs]):
         read = [verdicts_of(pair.folder.url, pair.record.samples) for pair in (earlier, run)]
-        changed[run.folder.url, dataset] = _Change(difference, _interval(dataset, *read))
+        changed[run.folder.url, dataset] = _paired(dataset, *read) or _Change(difference, None)
     return changed
 
 
-def _interval(
+def _paired(
     dataset: str, first: "ComparedRun | None", second: "ComparedRun | None"
-) -> list[float] | None:
+) -> _Change | None:
     if first is None or second is None:
         return None
     if dataset not in first.verdicts or dataset not in second.verdicts:
         return None
     from shared.analysis.compare import DatasetComparison
 
-    paired = DatasetComparison(dataset, first, second)
-    return paired.difference(lambda verdicts: verdicts.accepted.astype(float)).ci95
+    paired = DatasetComparison(dataset, first, second).accepted_at_1
+    return None if paired.difference is None else _Change(paired.difference, paired.ci95)

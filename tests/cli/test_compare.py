@@ -44,6 +44,13 @@ def test_differences_with_all_that_says_how_sure_they_are(pair):
     assert row[-3:] == ["1", "100.0", "0/0"]
 
 
+def test_no_difference_has_no_sign(tmp_path):
+    """The differences, of thirds, add up to -1e-17."""
+    write_run(tmp_path / "a", {"one": ["+--", "+++", "---"]})
+    write_run(tmp_path / "b", {"one": ["---", "++-", "++-"]})
+    assert "-0.0" not in compare(tmp_path, "a", "b").stdout
+
+
 def test_flips_with_both_verdicts(tmp_path):
     write_run(tmp_path / "a", {"one": "+-+"})
     write_run(tmp_path / "b", {"one": "+++"[:2] + "t"}, detail="\x1b[31m[bold]")

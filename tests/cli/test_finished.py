@@ -93,6 +93,15 @@ def test_a_run_is_listed_with_its_difference_to_the_run_before(tmp_path):
     assert "90.0% +80.0 step1" in shown
 
 
+def test_difference_and_interval_are_of_the_samples_that_both_runs_have(tmp_path):
+    write_judged(tmp_path / "outputs" / "first", {"one": ["+--", "---"]},
+                 summary={"accepted_at_1": 1 / 6}, change={"finished_at": 1.0})  # fmt: skip
+    write_judged(tmp_path / "outputs" / "then", {"one": ["+", "+"]},
+                 summary={"accepted_at_1": 1.0}, change={"finished_at": 2.0})  # fmt: skip
+    change = "+50.0 ({} … {})".format(*(f"{100 * x:+.1f}" for x in discordant_interval(0, 1, 2)))
+    assert change in " ".join(plumb("runs", folder=tmp_path).stdout.split())
+
+
 def test_the_table_of_runs_for_a_paper(tmp_path):
     checkpoints(tmp_path / "outputs")
     interval = {"accepted_at_1": 0.5, "accepted_at_1_ci95": [0.25, 0.75]}

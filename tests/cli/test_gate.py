@@ -1,11 +1,16 @@
 """`plumb gate` end to end."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.cli.commands import plumb
+from tests.cli.fork_server import ROOT
 from tests.shared.finished_runs import write_run
 
 GO, NO_GO, USAGE, INCONCLUSIVE = 0, 1, 2, 4
@@ -97,3 +102,27 @@ def test_rules_for_a_data_set_that_is_not_there(tmp_path):
     assert done.line == (
         "plumb: the policy has rules for 'three', which neither run has; the runs have one"
     )
+
+
+def test_an_output_on_a_full_disk_is_no_verdict(tmp_path):
+    (runs(tmp_path, HALF, HALF) / "policy.yaml").write_text(yaml.safe_dump(accepted(-0.1)))
+    arguments = ["services.cli", "gate", "a", "b", "--policy", "policy.yaml"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=full,
+            stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == USAGE
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("plumb: cannot write the output: No space left on device")
+
+
+def test_results_are_written_to_a_pipe(tmp_path):
+    """As to /dev/stdout, which root could replace by a file."""
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    done = gate(runs(tmp_path, HALF, HALF), accepted(-0.1), "--json", "pipe")
+    assert done.code == GO
+    assert json.loads(os.read(pipe, 65536))["outcome"] == "pass"
+    os.close(pipe)

@@ -1,5 +1,6 @@
 """`plumb report`, and `plumb export`, which is called in this process."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,12 @@ def test_what_is_not_in_the_page_is_said(run: Path, tmp_path: Path) -> None:
         (["none"], "none: no run in this folder"),
         (["outputs/mine", "--out", "outputs"], "outputs: a folder; name the file to write"),
         (["outputs/mine", "--out", "there/"], "there/: a folder; name the file to write"),
+        (["outputs/mine", "--out", "pipe"], "pipe: not a file"),
         (["outputs/mine", "--out", "outputs/mine/run.json/x.html"], "cannot write outputs/mine"),
     ],
 )
 def test_what_cannot_be_done(run: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
     done = plumb("report", *arguments, folder=tmp_path)
     assert done.code == 2
     assert said in done.line
