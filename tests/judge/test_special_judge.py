@@ -121,6 +121,15 @@ async def test_an_output_that_breaks_the_checker_is_wrong(sandbox: SandboxClient
         assert verdict.case_codes == [0], output
 
 
+@pytest.mark.parametrize("result", ["(output == expected, 'message')", "'wrong'", "[False]"])
+async def test_a_result_that_is_not_true_or_false_is_the_checkers_fault(
+    sandbox: SandboxClient, result: str
+) -> None:
+    source = f"def check(input, output, expected): return {result}"
+    with pytest.raises(CheckerFailedError, match="must return true or false"):
+        await judged(sandbox, "8", checker_source=source)
+
+
 class StandIn(Scripted):
     __hash__ = object.__hash__
 

@@ -46,6 +46,8 @@ def _run_function(channel: int, case: "dict[str, str]", code: _types.CodeType) -
         _exit(channel, _NOT_COMPILED, error)
     try:
         passed = check(**case)
+        if isinstance(passed, (str, tuple, list, dict)):  # such as ``(False, "message")``
+            raise TypeError("check must return true or false, not %r" % (passed,))
         _exit(channel, 0 if passed else 1)
     except Exception as error:
         # The judge asks about the expected output too: if that raises as well, the checker is at
