@@ -185,6 +185,11 @@ RIGHT = {
     "nodejs with names of the tests": "const assert = require('assert');\n"
     "const total = (numbers) => numbers.reduce((a, b) => a + b, 0);\n"
     "function test() { assert(total([1]) === 1); console.log('ok'); }\ntest();",
+    "nodejs module": "import { createRequire } from 'module';\n"
+    "const require = createRequire(import.meta.url);\n"
+    "export default function total(numbers) { return numbers.reduce((a, b) => a + b, 0); }",
+    "java in one line": "import java.util.*; public final class Solution { "
+    "public static long total(List<Long> all) { return all.stream().mapToLong(x -> x).sum(); } }",
     "rust": "fn total(numbers: Vec<isize>) -> isize {\n    numbers.iter().sum()\n}\n\n"
     'fn main() {\n    println!("{}", total(vec![1]));\n}',
     "go_test": 'package main\n\nimport "fmt"\n\nfunc total(numbers []int) int {\n    sum := 0\n'
@@ -257,6 +262,8 @@ EARLY = {
     "assert.deepEqual = assert.deepStrictEqual = () => {};\nfunction total() { return 1; }",
     "nodejs with another require": "function require() { return { deepEqual() {} }; }\n"
     "function total() { return 1; }",
+    "nodejs module with another assert": "import assert from 'node:assert';\n"
+    "assert.deepEqual = () => {};\nexport function total() { return 1; }",
     "nodejs hidden tests": "const total = () => 1;\n/*",
     "go_test": 'import "os"\nfunc total(numbers []int) int { os.Exit(0); return 1 }',
     "rust": "fn total(n: Vec<isize>) -> isize { std::process::exit(0) }",

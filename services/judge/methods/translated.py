@@ -16,12 +16,15 @@ from services.judge.calls import Method, Task
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes, failure_detail
 from shared.extraction import Extraction, extract
 from shared.extraction.languages import defines_function
+from shared.harness.languages import LANGUAGES, LITERAL
 from shared.harness.wire import CaseRun
 from shared.schemas import ProgramTests
 from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
 
 _MAIN = "plumbline_unused_main"
-_IMPORT = re.compile(r"^[ \t]*(?:#[ \t]*include\b|import\b|use\b).*$", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*(?:#[ \t]*include\b.*|(?:import|use)\b[^;\n]*;?[ \t]*(?:$|//.*)?)", re.MULTILINE
+)
 _GO_IMPORT = re.compile(
     r'^import[ \t]*(?:\(([^)]{0,4000})\)|((?:[\w.]+[ \t]+)?"[^"\n]*"))', re.MULTILINE
 )
@@ -33,9 +36,7 @@ _TUPLES = (
 )
 _JAVATUPLES = re.compile(r"^[ \t]*import[ \t]+org\.javatuples\..*$", re.MULTILINE)
 # Braces, and the texts and comments within which braces do not count.
-_BRACE = re.compile(
-    r"""[{}]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
-)
+_BRACE = re.compile(rf"[{{}}]|{LITERAL}", re.DOTALL)
 
 
 class ProgramMethod(Method):
@@ -276,13 +277,21 @@ const plumbline_tests = Object.freeze({
   read: require('node:fs').readFileSync,
 });
 """
+# An answer with ``import`` or ``export`` makes the program a module, which has no ``require``.
+_JS_MODULE = """\
+import { createRequire as plumbline_create } from 'node:module';
+const plumbline_require = plumbline_create(import.meta.url);
+"""
 _JS_TOKEN = "plumbline_tests.print('\\n' + plumbline_tests.read(0, 'utf8').trim());"
 
 
 def _js(code: str, tests: ProgramTests, _whole: bool) -> str:
     # Within a function, so that the tests may declare a name that the answer declares, too.
     body = f"(function (require) {{\n{tests.program_tests}\n{_JS_TOKEN}\n}})"
-    return f"{_JS_HEAD}{code}\n;{body}(() => plumbline_tests.assert);\n"
+    head = _JS_HEAD
+    if LANGUAGES["nodejs"].file_of(code) != LANGUAGES["nodejs"].file:
+        head = _JS_MODULE + head.replace("require(", "plumbline_require(")
+    return f"{head}{code}\n;{body}(() => plumbline_tests.assert);\n"
 
 
 # Rust
