@@ -45,6 +45,10 @@ from shared.extraction.python_source import (
 from shared.statuses import ExtractionReason
 
 _NOTHING = (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.EMPTY, ExtractionReason.PROSE_ONLY)
+# A function, class or variable at top level.
+_DEFINES = re.compile(
+    r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE
+)
 # A program that asks a person for its input, or that runs others.
 _DEMONSTRATES = re.compile(
     r"\binput[ \t]*\([ \t]*f?[\"'][^\"'\n]|(?:cout|printf)[^;\n]*\"(?:Enter|Please)"
@@ -175,13 +179,10 @@ def _python_scores(
     text: str, blocks: Sequence[Block], sources: Sequence[Source], names: Set[str]
 ) -> list[int]:
     if names:
-        words = "|".join(map(re.escape, sorted(names)))
-        defines = re.compile(
-            rf"^(?:(?:async[ \t]+)?def|class)[ \t]+(?:{words})\b"
-            rf"|^(?:{words})[ \t]*(?::[^=\n]*)?=(?!=)",
-            re.MULTILINE,
-        )
-        top = [defines.search(source.code) is not None for source in sources]
+        top = [
+            any((match[1] or match[2]) in names for match in _DEFINES.finditer(source.code))
+            for source in sources
+        ]
         scores = [int(a or bool(names & s.definitions)) for a, s in zip(top, sources, strict=True)]
         if sum(scores) > 1:  # the first of a class counts less than that of a module
             scores = [
