@@ -355,8 +355,8 @@ def commands_of(name: Language, source: Path, memory: int, python: Path) -> Comm
     if language.runtime_mib is not None:
         limits = [(resource.RLIMIT_DATA, language.data_limit(memory or DEFAULT_HEAP * MIB))]
     variables = language.variables(str(source.parent), memory)
-    compiler = None if name == "nodejs" else language.compiler(source.name)
-    return Commands(compiler, run, limits, variables)
+    compile_command = None if name == "nodejs" else language.compiler(source.name)
+    return Commands(compile_command, run, limits, variables)
 
 
 def installed(path: str) -> list[Language]:
