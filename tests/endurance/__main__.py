@@ -13,8 +13,10 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Self
 
 import psutil
 from redis import Redis
@@ -26,7 +28,6 @@ from tests.chaos.schedule import FREEZES, Kind
 from tests.e2e.plumb import DEMO
 from tests.e2e.reward import RewardService, reward_service
 from tests.endurance.answers import answers
-from tests.endurance.processes import Held, held, redis_url
 from tests.endurance.traffic import Traffic
 
 # Seconds in which a stack without requests lets go of everything, and in which its processes end.
@@ -64,6 +65,24 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a process holds; memory in MB."""
+
+    memory: float
+    descriptors: int
+    threads: int
+    children: int
+
+    @classmethod
+    def by(cls, process: psutil.Process) -> Self:
+        """What a process holds now; raises ``psutil.Error`` if it has ended."""
+        with process.oneshot():
+            memory = round(process.memory_info().rss / 2**20, 1)
+            children = len(process.children())
+            return cls(memory, process.num_fds(), process.num_threads(), children)
+
+
 class Run:
     """One run; ``findings`` counts what did not hold."""
 
@@ -83,7 +102,7 @@ class Run:
                 async with self._traffic(service.url) as learned:
                     await learned.learn()
             with _service(folders[1], PLUMBLINE_REWARD_REMEMBER="60") as service:
-                url = await asyncio.to_thread(redis_url, service.process.pid)
+                url = service.part("services.reward").environ()["REDIS_URL"]
                 with Redis.from_url(url, socket_timeout=10) as redis:
                     await self._disturbed(service, redis, learned)
             self._check_end(service, folders[1])
@@ -93,8 +112,6 @@ class Run:
 
     async def _disturbed(self, service: RewardService, redis: Redis, learned: Traffic) -> None:
         command, seconds = service.process.pid, 60 * self._options.minutes
-        while len(victims("judge", command)) < 2:  # one was killed for its environment
-            await asyncio.sleep(0.1)
         async with self._traffic(service.url) as traffic:
             traffic.expected = learned.expected
             # What only the first requests cost belongs to no run.
@@ -106,7 +123,7 @@ class Run:
                 "reward service": victims("reward", command)[0],
                 "judge that is not killed": spared,
             }
-            before = {name: held(process) for name, process in steady.items()}
+            before = {name: Held.by(process) for name, process in steady.items()}
             keys, names = _kinds(redis), self._names(command)
             await asyncio.gather(
                 traffic.run(seconds, self._options.rate),
@@ -125,7 +142,7 @@ class Run:
         )
         for name, process in steady.items():
             with suppress(psutil.NoSuchProcess):
-                self._compare(name, before[name], held(process))
+                self._compare(name, before[name], Held.by(process))
                 continue
             self._found("what was not killed lives", name)
 
