@@ -57,16 +57,6 @@ async def test_each_request_gets_the_answer_of_its_program(
     assert permits(redis) == 0
 
 
-async def test_a_deadline_that_passes_is_504_and_nothing_is_left(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    async with programs(redis_server, sandbox_url) as labelled:
-        with pytest.raises(RefusedError) as caught:
-            await labelled.run(SLOW, 0.5)
-        assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
-        await eventually(lambda: permits(redis) == 0)
-
-
 async def test_a_deadline_that_passes_is_504_while_redis_hangs(
     own_redis_server: RedisServer,
 ) -> None:
@@ -81,18 +71,6 @@ async def test_a_deadline_that_passes_is_504_while_redis_hangs(
         finally:
             server.send_signal(signal.SIGCONT)
     assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
-
-
-async def test_a_client_that_goes_takes_its_program_along(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    async with programs(redis_server, sandbox_url) as labelled:
-        work = asyncio.create_task(labelled.run(SLOW, 60))
-        await eventually(lambda: permits(redis))
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        await eventually(lambda: permits(redis) == 0)
-        assert labelled.pending == 0
 
 
 async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:
@@ -161,15 +139,17 @@ async def test_bodies_that_are_refused(service: Served) -> None:
 
 
 async def test_answers_of_the_route_that_are_no_results(
-    service: Served, monkeypatch: pytest.MonkeyPatch
+    service: Served, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A client that goes and a deadline that passes leave neither program nor permit."""
     monkeypatch.setattr("services.reward.programs.MAX_PENDING", 2)
     first = [asyncio.create_task(post(service, **SLOW.model_dump())) for _ in range(2)]
-    await eventually(lambda: service.service.programs.pending == 2)
+    await eventually(lambda: service.service.programs.pending == 2 and permits(redis))
     status, _, headers = await post(service, code="1")
     assert status == 429
     assert int(headers["Retry-After"]) > 0
     for task in first:
         task.cancel()
-    await eventually(lambda: service.service.programs.pending == 0)
-    assert (await post(service, **SLOW.model_dump(), deadline=0.2))[0] == 504
+    await eventually(lambda: service.service.programs.pending == 0 and permits(redis) == 0)
+    assert (await post(service, **SLOW.model_dump(), deadline=0.5))[0] == 504
+    await eventually(lambda: permits(redis) == 0)

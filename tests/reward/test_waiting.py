@@ -9,6 +9,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from services.reward import pending
+from services.reward.models import ScoreItem, ScoreOptions
 from shared.ledger import JudgeQueue
 from shared.ledger.keys import RunKeys
 from shared.schemas import Generation, Verdict
@@ -215,38 +216,6 @@ async def test_redis_restarts_while_requests_wait(own_redis_server: RedisServer)
             assert body["results"][0]["score"] == 1.0
 
 
-@pytest.mark.nightly
-async def test_redis_is_killed_while_hundreds_are_judged(own_redis_server: RedisServer) -> None:
-    """What Redis lost with its last second is judged again; no answer is missing or wrong."""
-    server = own_redis_server
-    redis = Redis.from_url(server.url)
-    count = 600
-
-    async def odd_is_wrong(generation: Generation) -> Verdict:
-        await asyncio.sleep(0.05)
-        odd = int(generation.completion) % 2
-        return verdict(generation, FinalStatus.WRONG_ANSWER if odd else FinalStatus.SUCCESS)
-
-    async with (
-        served(redis, server.url) as service,
-        Worker(server.url, "w", judge=odd_is_wrong, lease_ttl=2) as worker,
-    ):
-        items = [item(str(number)) for number in range(count)]
-        asking = asyncio.create_task(service.score(items=items, deadline=90))
-        await eventually(lambda: queued(redis) == count)
-        judging = asyncio.create_task(worker.serve())
-        await eventually(lambda: queued(redis) < count * 2 // 3)
-        server.kill()
-        await asyncio.sleep(0.5)
-        server.start_again()
-        status, body = await asking
-        assert status == 200
-        assert [r["score"] for r in body["results"]] == [float(n % 2 == 0) for n in range(count)]
-        worker.rq.stop()
-        await judging
-        await eventually(lambda: not left(redis, service))
-
-
 def answers(redis: Redis) -> bool:
     try:
         return bool(redis.ping())
@@ -318,3 +287,27 @@ async def test_a_stream_has_results_before_the_last_one(
             last = json.loads(await response.content.readline())
             assert last == {"done": True, "judged": 2, "unjudged": 0}
             await judging
+
+
+async def test_an_answer_that_comes_while_a_client_reads_the_first(
+    service: Served, redis_server: RedisServer
+) -> None:
+    go = asyncio.Event()
+
+    async def in_turn(generation: Generation) -> Verdict:
+        if generation.completion == "second":
+            await go.wait()
+        return verdict(generation)
+
+    items = [ScoreItem.model_validate(item(text)) for text in ("first", "second")]
+    groups = []
+    async with Worker(redis_server.url, "w", judge=in_turn) as worker:
+        serving = asyncio.create_task(worker.serve())
+        async with service.service.scorer.stream(items, ScoreOptions(deadline=60)) as stream:
+            async for group in stream:
+                groups.append({index: result.score for index, result in group.items()})
+                go.set()
+                await eventually(lambda: not service.service.details()["pending"])
+        worker.rq.stop()
+        await serving
+    assert groups == [{0: 1.0}, {1: 1.0}]
