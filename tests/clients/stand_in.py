@@ -35,7 +35,10 @@ def verdict_of(item: dict[str, Any], rule: object = "pass_ratio") -> dict[str, A
     }
 
 
-UNJUDGED = {"score": None, "accepted": None, "pass_ratio": None, "status": "api_error"}
+UNJUDGED: dict[str, object] = {
+    "score": None, "accepted": None, "pass_ratio": None, "status": "api_error", "judged": False,
+    "reason": "sandbox lost",
+}  # fmt: skip
 
 
 @dataclass
@@ -92,6 +95,18 @@ class Request(BaseHTTPRequestHandler):
         for index in reversed(range(len(self.items))):
             self.line({"index": index, **verdict_of(self.items[index], self.body["score"])})
         self.end(judged=len(self.items))
+
+    def judge_but(self, lost: Callable[[str], bool], **reason: str) -> bool:
+        """Judge, but leave completions that are lost without a verdict."""
+        self.begin()
+        unjudged = 0
+        for index, item in enumerate(self.items):
+            without = lost(item["completion"])
+            unjudged += without
+            answer = {**UNJUDGED, **reason} if without else verdict_of(item)
+            self.line({"index": index, **answer})
+        self.end(len(self.items) - unjudged, unjudged)
+        return True
 
     def begin(self) -> None:
         self.send_response(200)

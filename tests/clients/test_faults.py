@@ -6,12 +6,13 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from plumbline_reward import Client, NotJudgedError, RefusedError, requests
 
-from tests.clients.stand_in import UNJUDGED, Fault, Request, Server, stand_in, verdict_of
+from tests.clients.stand_in import Fault, Request, Server, stand_in, verdict_of
 
 REFERENCE = "plumbline:demo/add#0123456789abcdef"
 
@@ -39,84 +40,51 @@ def answers(request: Request, *indices: int) -> None:
         request.line({"index": index, **verdict_of(request.items[index])})
 
 
-def cut(request: Request) -> None:
-    request.begin()
-    answers(request, 3, 1)
-    request.hang_up()
+def verdict_with(**fields: object) -> bytes:
+    """The verdict on the first item with other fields."""
+    return json.dumps({"index": 0, **verdict_of(items(1)[0]), **fields}).encode() + b"\n"
 
 
 def cut_within_a_line(request: Request) -> None:
-    request.begin()
-    answers(request, 3, 1)
-    line = json.dumps({"index": 0, **verdict_of(request.items[0])}).encode()
-    request.chunk(line[: len(line) // 2])
+    request.chunk(verdict_with()[:40])
     request.hang_up()
 
 
-def ended_too_early(request: Request) -> None:
-    request.begin()
-    answers(request, 3, 1)
-    request.wfile.write(b"0\r\n\r\n")
+BREAKS: dict[str, Callable[[Request], object]] = {
+    "cut": Request.hang_up,
+    "cut within a line": cut_within_a_line,
+    "ended too early": lambda request: request.wfile.write(b"0\r\n\r\n"),
+    "reset": Request.reset,
+}
+BAD_LINES = {
+    "no JSON": b"{nonsense\n",
+    "NaN": b'{"index": 0, "score": NaN}\n',
+    "too long": b"x" * (2**20 + 1) + b"\n",
+    "unknown index": verdict_with(index=4),
+    "answered index": verdict_with(index=3),
+    "score above 1": verdict_with(score=1.5),
+    "judged without a verdict": verdict_with(status="api_error"),
+    "unjudged with a score": verdict_with(judged=False),
+    "more passed than cases": verdict_with(cases_passed=11),
+}
 
 
-def reset(request: Request) -> None:
-    request.begin()
-    answers(request, 3, 1)
-    request.reset()
-
-
-def bad_line(line: bytes) -> Fault:
+@pytest.mark.parametrize("name", [*BREAKS, *BAD_LINES])
+def test_only_what_is_missing_is_asked_for_again(server: Server, name: str) -> None:
     def fault(request: Request) -> None:
         request.begin()
         answers(request, 3, 1)
-        request.line(line + b"\n")
-        answers(request, 0, 2)
-        request.end(judged=4)
+        if name in BREAKS:
+            BREAKS[name](request)
+        else:
+            request.line(BAD_LINES[name])
+            answers(request, 0, 2)
+            request.end(judged=4)
 
-    fault.__name__ = f"{line[:30]!r}"
-    return fault
-
-
-def changed(**fields: object) -> Fault:
-    def fault(request: Request) -> None:
-        request.begin()
-        answers(request, 3, 1)
-        request.line({"index": 0, **verdict_of(request.items[0]), **fields})
-        answers(request, 2)
-        request.end(judged=4)
-
-    fault.__name__ = str(fields)
-    return fault
-
-
-AFTER_TWO_ANSWERS = [
-    cut,
-    cut_within_a_line,
-    ended_too_early,
-    reset,
-    bad_line(b"{nonsense"),
-    bad_line(b'{"index": 0, "score": NaN}'),
-    bad_line(b"x" * (2**20 + 1)),
-    changed(index=4),
-    changed(index=3),
-    changed(score=1.5),
-    changed(status="api_error"),
-    changed(judged=False),  # with a score beside it
-    changed(cases_passed=11),
-]
-
-
-def test_only_what_is_missing_is_asked_for_again(server: Server) -> None:
-    client = Client(server.url)
-    failures = []
-    for fault in AFTER_TWO_ANSWERS:
-        server.requests.clear()
-        server.once(fault)
-        rewards = scores(client, 4)
-        asked = [[item["completion"] for item in body["items"]] for body in server.bodies]
-        if rewards != expected(4) or asked[1:] != [["pass 0.0 0", "pass 0.02 2"]]:
-            failures.append((fault.__name__, rewards, asked))
-    assert failures == []
+    server.once(fault)
+    assert scores(Client(server.url), 4) == expected(4)
+    asked = [[item["completion"] for item in body["items"]] for body in server.bodies]
+    assert asked[1:] == [["pass 0.0 0", "pass 0.02 2"]]
 
 
 def no_http(request: Request) -> None:
@@ -148,27 +116,15 @@ INSTEAD_OF_ANSWERS: dict[str, Fault] = {
 }
 
 
-def test_everything_is_asked_for_again(server: Server) -> None:
-    client = Client(server.url)
-    failures = []
-    for name, fault in INSTEAD_OF_ANSWERS.items():
-        server.requests.clear()
-        server.once(fault, fault)
-        rewards = scores(client, 4)
-        if rewards != expected(4) or len(server.requests) != 3:
-            failures.append((name, rewards, len(server.requests)))
-    assert failures == []
+@pytest.mark.parametrize("name", INSTEAD_OF_ANSWERS)
+def test_everything_is_asked_for_again(server: Server, name: str) -> None:
+    server.once(INSTEAD_OF_ANSWERS[name], INSTEAD_OF_ANSWERS[name])
+    assert scores(Client(server.url), 4) == expected(4)
+    assert len(server.requests) == 3
 
 
 def test_what_is_unjudged_is_asked_for_again_and_never_a_number(server: Server) -> None:
-    def half(request: Request) -> None:
-        request.begin()
-        for index, item in enumerate(request.items):
-            unjudged = {**UNJUDGED, "judged": False, "reason": "sandbox lost"}
-            request.line({"index": index, **(unjudged if index % 2 else verdict_of(item))})
-        request.end(judged=2, unjudged=2)
-
-    server.once(half)
+    server.once(lambda request: request.judge_but(lambda text: text[-1] in "13"))
     assert scores(Client(server.url), 4) == expected(4)
     assert [item["completion"][-1] for item in server.bodies[1]["items"]] == ["1", "3"]
 
@@ -218,24 +174,6 @@ def test_a_service_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) 
     assert "refused" in warnings[0].getMessage()
 
 
-def test_none_in_place_of_an_error_where_it_is_asked_for(server: Server) -> None:
-    def first_only(request: Request) -> bool:
-        request.begin()
-        for index, item in enumerate(request.items):
-            judged = item["completion"].endswith(" 1")
-            unjudged = {**UNJUDGED, "judged": False, "reason": "lost", "retry_after": None}
-            request.line({"index": index, **(verdict_of(item) if judged else unjudged)})
-        good = sum(item["completion"].endswith(" 1") for item in request.items)
-        request.end(judged=good, unjudged=len(request.items) - good)
-        return True
-
-    server.fault = first_only
-    client = Client(server.url, timeout=0.5, on_unjudged="none")
-    assert scores(client, 3) == [None, 0.01, None]
-    with pytest.raises(NotJudgedError, match="lost"):
-        Client(server.url, timeout=0.5).score(items(3))
-
-
 @pytest.mark.parametrize("named", [False, True])
 def test_a_refused_item_does_not_fail_those_it_travels_with(server: Server, named: bool) -> None:
     def refuse_seven(request: Request) -> bool:
@@ -260,14 +198,7 @@ def test_a_refused_item_does_not_fail_those_it_travels_with(server: Server, name
 
 
 def test_tests_that_cannot_run_are_refused_at_once(server: Server) -> None:
-    def unjudged(request: Request) -> bool:
-        request.begin()
-        for index in range(len(request.items)):
-            request.line({"index": index, **UNJUDGED, "judged": False, "reason": "test_error"})
-        request.end(judged=0)
-        return True
-
-    server.fault = unjudged
+    server.fault = lambda request: request.judge_but(lambda _: True, reason="test_error")
     with pytest.raises(RefusedError, match="tests cannot run"):
         Client(server.url).score(items(2))
     assert len(server.requests) == 1

@@ -14,7 +14,7 @@ from plumbline_reward import NotJudgedError, RefusedError
 from plumbline_reward.openrlhf_reward import response_of, reward_func
 from plumbline_reward.trainers import areal_reward, slime_reward, verifiers_reward
 
-from tests.clients.stand_in import UNJUDGED, Request, Server, verdict_of
+from tests.clients.stand_in import Request, Server
 
 REFERENCE = "plumbline:demo/add#0123456789abcdef"
 
@@ -25,15 +25,7 @@ def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unjudged_second(request: Request) -> bool:
-    request.begin()
-    unjudged = 0
-    for index, item in enumerate(request.items):
-        lost = item["completion"].endswith("lost")
-        unjudged += lost
-        answer = {**UNJUDGED, "judged": False, "reason": "sandbox lost"}
-        request.line({"index": index, **(answer if lost else verdict_of(item))})
-    request.end(len(request.items) - unjudged, unjudged)
-    return True
+    return request.judge_but(lambda completion: completion.endswith("lost"))
 
 
 # verl
@@ -163,7 +155,7 @@ def test_trl_gets_none_for_the_unjudged_only_if_asked(
     assert reward(*arguments, **row) == [1.0, None]
     assert logged == {"plumbline/unjudged": 0.5, "plumbline/accepted": 1.0}
     monkeypatch.setenv("PLUMBLINE_REWARD_TIMEOUT", "0.3")
-    with pytest.raises(NotJudgedError):
+    with pytest.raises(NotJudgedError, match="sandbox lost"):
         plumbline_reward.reward_func(*arguments, **row)
     monkeypatch.setenv("PLUMBLINE_REWARD_ON_UNJUDGED", "none")
     assert plumbline_reward.reward_func(*arguments, **row) == [1.0, None]
