@@ -1,7 +1,8 @@
 """Consistency check of prepared data (`plumb data check`): the lock, and overlaps."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from services.data.overlap import Reviewed, find_overlaps, load_allowlist, review
@@ -11,6 +12,9 @@ from shared.datasets import CANONICAL_VERSION, canonicalize
 from shared.errors import data_error
 from shared.manifests import LOCK_NAME, differences, load_lock
 from shared.schemas import Problem, sha256
+
+# The end of the name of a file that is one of several.
+_SHARD = re.compile(r"-\d+-of-\d+\.parquet$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,23 @@ def check(
 def _checked(
     files: Sequence[str], texts: list[ProblemText], changes: list[str]
 ) -> Iterator[Problem]:
-    """Yield the problems of files, and collect their texts and hashes that differ."""
+    """Yield the problems of files, and collect their texts and hashes that differ.
+
+    Several files may name one data set, such as verl's tables of training and of validation. Each
+    is a set of its own, shards aside.
+    """
+    places: dict[str, str] = {}
     for file in files:
-        before = len(texts)
+        before, place = len(texts), _SHARD.sub("", str(file))
         for record in read_records(file):
             problem = record.problem
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
                 changes.append(f"{file}: {cause}")
-            texts.append(text_of(record))
+            text = text_of(record)
+            if places.setdefault(text.dataset, place) != place:
+                text = replace(text, dataset=f"{text.dataset} of {file}")
+            texts.append(text)
             yield problem
         if len(texts) == before:
             raise data_error(file, NO_PROBLEM)

@@ -71,6 +71,16 @@ def test_an_overlap_that_came_in_is_found(desk):
     assert (overlap.a.name, overlap.b.name) == ("one/p0", "two/p2")
 
 
+def test_splits_of_one_name_are_compared_and_shards_are_not(desk):
+    names = ("train.parquet", "test.parquet", "a-0-of-2.parquet", "a-1-of-2.parquet")
+    train, test, *shards = [str(desk.folder / name) for name in names]
+    for file in (train, test, *shards):
+        write_dataset(file, read_dataset(str(desk.data("two"))))
+    (overlap,) = check([train, test], None, None).reviewed.open
+    assert (overlap.a.name, overlap.b.name) == ("two/p2", f"two of {test}/p2")
+    assert check(shards, None, None).ok
+
+
 def test_files_without_manifests_are_compared_alone(desk):
     (desk.manifests / LOCK_NAME).unlink()
     result = check([desk.data("one"), desk.data("two")], None, None)
