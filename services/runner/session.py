@@ -204,7 +204,9 @@ class Session:
         self.ledger.unlock(self._holder)
 
     def _check_resumable(self, provenance: Provenance) -> None:
-        before, output = self.ledger.meta(), redact_address(self._identity.output)
+        output = redact_address(self._identity.output)
+        # Without an incarnation there are only counters, of a session that lost its run.
+        before = self.ledger.meta() if self.ledger.incarnation() else None
         if before is None and self._identity.resumed:
             # Its record in the folder was written after that in the ledger.
             raise OutputError(

@@ -293,6 +293,18 @@ def test_a_session_waits_for_a_killed_runners_lock(redis: Redis, folder: OutputF
     waiting.join()
 
 
+def test_counters_of_a_run_that_redis_lost_are_no_run(redis: Redis, folder: OutputFolder) -> None:
+    session = enter(redis, folder)
+    redis.delete(*redis.keys("*:meta"))
+    session.tick()
+    session.leave()
+    resumed = claim_output(folder, identify(Config(), PLAN, folder, ""), force=False)
+    with pytest.raises(OutputError, match="which Redis does not know"):
+        Session(redis, resumed).enter(
+            Config(), PROBLEMS, folder, force=False, provenance=Provenance(model="m")
+        )
+
+
 def test_a_tick_counts_time_and_keeps_the_lock(redis: Redis, folder: OutputFolder) -> None:
     session = enter(redis, folder)
     (lock,) = redis.keys("*lock*")
