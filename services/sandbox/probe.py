@@ -108,9 +108,9 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
     Raises:
         IsolationError: No allowed isolation can run a program.
     """
+    modules = _publish_modules(settings.temp_root.resolve())
     environment, folders = _ask_interpreter(settings)
     readonly = (*folders, *settings.extra_readonly_paths())
-    modules = _publish_modules(settings.temp_root.resolve())
     view = FileSystemView(readonly, settings.tmp_limit_bytes, modules)
     auto = settings.isolation is IsolationChoice.AUTO
     kinds = PREFERENCE if auto else (settings.isolation,)

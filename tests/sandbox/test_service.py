@@ -32,11 +32,12 @@ def test_a_start_that_fails_has_a_reason_in_one_line(tmp_path: Path):
     environments = [
         {**os.environ, **port, "PLUMBLINE_SANDBOX_ISOLATION": "bwrap", "PATH": str(tmp_path)},
         {**os.environ, **port, "PLUMBLINE_PORT_FILE": str(tmp_path / "none" / "port")},
+        {**os.environ, **port, "PLUMBLINE_SANDBOX_TEMP_ROOT": str(tmp_path / "none")},
     ]
-    (first, no_bwrap), (second, no_folder) = run_mains("services.sandbox", environments)
-    assert (first, second) == (1, 2)
-    assert "bwrap is not installed" in no_bwrap
-    for line in (no_bwrap, no_folder):
+    codes, lines = zip(*run_mains("services.sandbox", environments), strict=True)
+    assert codes == (1, 2, 1)
+    for line, reason in zip(lines, ("bwrap is not installed", "No such file", "none"), strict=True):
         assert line.startswith("sandbox: ")
         assert "\n" not in line.strip()
-    assert "No such file" in no_folder
+        assert reason in line
+    assert "interpreter" not in lines[2]
