@@ -8,10 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 
 from shared.canaries import CanaryReport
 from shared.schemas import Verdict
-from shared.service.server import LabelValues
-
-# Runs name their sandboxes, and a judge may see any number in its life.
-_MAX_SANDBOXES = 100
 
 
 class JudgeMetrics:
@@ -29,7 +25,6 @@ class JudgeMetrics:
         self.in_flight = 0
         self.judged = 0
         self.distrusted: dict[str, str] = {}
-        self._sandboxes = LabelValues(_MAX_SANDBOXES)
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
 
@@ -99,13 +94,10 @@ class JudgeMetrics:
     def count_canaries(self, report: CanaryReport) -> None:
         """Count the canaries of a round."""
         wrong, others = report.wrong, report.sent - report.right
-        label = self._sandboxes.admit(report.sandbox)
-        self._canaries.labels(label, "right").inc(report.right)
-        self._canaries.labels(label, "wrong").inc(others if wrong else 0)
-        self._canaries.labels(label, "unjudged").inc(0 if wrong else others)
+        self._canaries.labels(report.sandbox, "right").inc(report.right)
+        self._canaries.labels(report.sandbox, "wrong").inc(others if wrong else 0)
+        self._canaries.labels(report.sandbox, "unjudged").inc(0 if wrong else others)
         if wrong or not others:
             self.distrusted.pop(report.sandbox, None)
         if wrong:
             self.distrusted[report.sandbox] = wrong[0].text
-            if len(self.distrusted) > _MAX_SANDBOXES:
-                del self.distrusted[next(iter(self.distrusted))]

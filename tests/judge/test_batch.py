@@ -21,8 +21,6 @@ from tests.judge.tasks import fenced, judge_code, make_task, stdio, together, ve
 ECHO = "print(input())"
 # Of 0.3 CPU seconds, and a wall guard of 1.5 seconds.
 QUICK = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=5")
-# Where nothing sleeps the wall guard need not be waited for, and a busy machine does no harm.
-BUSY = ("sandbox.timeout=0.3", "judge.cpu_grace=1", "judge.wall_factor=100")
 JudgeAnswer = Callable[..., Awaitable[Verdict]]
 
 

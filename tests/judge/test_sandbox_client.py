@@ -196,6 +196,8 @@ async def test_a_request_and_its_answer(start: Start, client: Client) -> None:
         (said(200, {"status": "SandboxError", "message": "out of pids"}), "out of pids"),
         (said(200, "<html>"), "unusable answer: <html>"),
         (said(200, {"status": "Perfect"}), "unusable answer"),
+        (said(200, [1]), "unusable answer"),
+        (said(200), "unusable answer"),
         (torn, "ClientPayloadError"),
         (dropped, "ServerDisconnectedError"),
     ],
@@ -360,16 +362,8 @@ async def sandbox(stack: AsyncExitStack) -> Recorded:
 
 def printed(result: CallResult) -> list[bytes]:
     assert result.end == "done"
+    assert result.compile_seconds is not None and 0 < result.compile_seconds < 30
     return [case.stdout for case in result.cases.values()]
-
-
-async def test_the_time_of_compiling(client: Client, sandbox: Recorded):
-    sandboxes = await client(sandbox.url, connect=2)
-    for offers in (RUN_CASES_VERSION, None):  # in a slot, and where the harness travels along
-        sandbox.offers = offers
-        result = await sandboxes.run_cases(CALL, Attempts())
-        assert printed(result) == PRINTED
-        assert result.compile_seconds is not None and 0 < result.compile_seconds < 30
 
 
 async def test_a_sandbox_that_offers_cases_gets_them(client: Client, sandbox: Recorded):

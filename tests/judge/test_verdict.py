@@ -12,14 +12,12 @@ from services.judge.verdict import (
     CaseOutcome,
     Judgement,
     Lateness,
-    apply_budget,
     conclude,
     count_confirmed,
     doubtful_cases,
     is_syntax_error,
     lateness,
     settle,
-    timeouts_left,
     was_killed,
 )
 from shared.harness.wire import CaseRun, Limit
@@ -32,7 +30,6 @@ IN_TIME, DOUBTFUL, LATE = Lateness
 PASSED = CaseOutcome(CaseCode.PASSED)
 WRONG = CaseOutcome(CaseCode.WRONG_ANSWER)
 TIMEOUT = CaseOutcome(CaseCode.TIMEOUT, lateness=LATE)
-MAYBE = CaseOutcome(CaseCode.TIMEOUT, lateness=DOUBTFUL)
 NOT_RUN = CaseOutcome(CaseCode.NOT_RUN)
 KILLED = CaseOutcome(CaseCode.RUNTIME_ERROR, detail="SIGKILL", killed=True)
 
@@ -95,21 +92,6 @@ def test_lateness(
     run = case_run(cpu, user, limit)
     assert lateness(run, 1.0, 1.25, alone=False) is first
     assert lateness(run, 1.0, 1.25, alone=True) is alone
-
-
-@pytest.mark.parametrize(("allowed", "left"), [(None, None), (1, 0), (2, 0), (3, 1), (5, 3)])
-def test_only_time_outs_use_up_the_budget(allowed: int | None, left: int | None) -> None:
-    assert timeouts_left(allowed, [TIMEOUT, MAYBE, WRONG, PASSED, NOT_RUN]) == left
-
-
-@pytest.mark.parametrize(("allowed", "kept"), [(None, 6), (1, 2), (2, 4), (3, 5), (4, 6)])
-def test_what_ran_behind_the_last_allowed_time_out_does_not_count(
-    allowed: int | None, kept: int
-) -> None:
-    """So that the result is the same wherever a call ended."""
-    cases = [PASSED, TIMEOUT, WRONG, MAYBE, TIMEOUT, PASSED]
-    cut = apply_budget(allowed, dict(enumerate(cases)))
-    assert list(cut.values()) == cases[:kept] + [NOT_RUN] * (len(cases) - kept)
 
 
 @pytest.mark.parametrize(

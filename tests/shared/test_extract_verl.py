@@ -1,26 +1,9 @@
 """verl's rule for extracting the program, reproduced exactly."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shared.extraction import Extraction, extract_verl
 from shared.statuses import ExtractionReason as Reason
-
-fence_soup = st.lists(
-    st.sampled_from(["```", "```python", "py", "\n", " ", "x = 1", "prose.", "`", "\r\n", "3"])
-).map("".join)
-
-
-def verl_reference(completion: str) -> str | None:
-    """The rule as one would write it from its description, by splitting."""
-    if "```python" in completion:
-        return completion.split("```python")[-1].split("```")[0]
-    if "```" not in completion:
-        return None
-    code = completion.split("```")[1]
-    lines = code.split("\n", 1)
-    return lines[1] if len(lines) == 2 and lines[0].strip().isalpha() else code
 
 
 @pytest.mark.parametrize(
@@ -40,11 +23,3 @@ def verl_reference(completion: str) -> str | None:
 )
 def test_verls_extraction_to_the_letter(completion, code, reason):
     assert extract_verl(completion) == Extraction(code, reason)
-
-
-@given(fence_soup)
-def test_verls_extraction_agrees_with_splitting(completion):
-    expected = verl_reference(completion)
-    extraction = extract_verl(completion)
-    assert extraction.found == (expected is not None)
-    assert extraction.code == (expected or "")
