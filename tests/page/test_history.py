@@ -189,5 +189,6 @@ def test_performance_is_drawn_when_it_is_opened(
 
 
 def test_a_report_has_no_history(report: str, page: Page) -> None:
-    page.goto(f"{report}#/history")
-    expect(page.locator("main")).to_contain_text("has no history")
+    for view, name in {"history": "history", "compare?runs=a,b": "compare", "runs": "runs"}.items():
+        page.goto(f"{report}#/{view}")
+        expect(page.locator("main")).to_contain_text(f"has no {name}")

@@ -12,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Download, Page, Route, expect
 from redis import Redis
 
+from services.aggregator.index.rows import SampleRow
 from services.aggregator.report import write_report
 from shared.artifacts import OutputFolder
 from shared.finished_run import open_run
@@ -216,6 +217,7 @@ def test_the_filtered_samples_are_downloaded(view: str, urls: dict[str, str], pa
         page.get_by_role("button", name="Download these samples as jsonl").click()
     lines = [json.loads(line) for line in stored(got.value).splitlines()]
     assert {row["final_status"] for row in rows} == wanted
+    assert set(rows[0]) == set(lines[0]) <= set(SampleRow.model_fields)
     key = ("dataset", "problem_id", "sample_index")
     assert [[str(one[name]) for name in key] for one in lines] == [
         [row[name] for name in key] for row in rows

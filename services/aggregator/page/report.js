@@ -67,13 +67,8 @@ function wanted(query, besides = null) {
 }
 
 export const only = () => id;
-export const compare = async () => {
-  throw new Error("This file is the report of one run; plumb view compares runs.");
-};
-export const flips = compare;
 export const notes = () => data.notes;
 export const searched = () => rows.every((row) => row.texts);
-export const runs = async () => ({ [id]: data.run.summary });
 
 export async function run(name) {
   mine(name);

@@ -51,6 +51,10 @@ function trail(parts) {
     .flatMap((link) => [" › ", link]);
 }
 
+function refuse() {
+  throw new Error(`This file is the report of one run and has no ${where().parts[0]}.`);
+}
+
 async function show() {
   const turn = ++turns;
   leave();
@@ -64,7 +68,9 @@ async function show() {
       : parts[1]
         ? `${plain(parts.slice(1).join(" / "))} – Plumbline`
         : "Plumbline";
-  const view = Object.hasOwn(VIEWS, parts[0] ?? "") ? VIEWS[parts[0]](parts.slice(1)) : showRuns;
+  const others = api.only() ? refuse : showRuns;
+  const shown = api.only() ? parts[0] === "run" : Object.hasOwn(VIEWS, parts[0] ?? "");
+  const view = shown ? VIEWS[parts[0]](parts.slice(1)) : others;
   const stage = document.createDocumentFragment();
   const slow = setTimeout(
     () =>

@@ -356,7 +356,6 @@ export async function showCompare(main, _parts, query) {
     return () => {};
   }
   const ids = found.runs.map((run) => run.folder);
-  const notes = api.notes().map((note) => soft(name(note)));
   const title = titles(found.runs);
   const overviews = found.comparisons
     .map((one) => named(one, title))
@@ -377,7 +376,6 @@ export async function showCompare(main, _parts, query) {
     el("h1", {}, `Compare ${found.runs.length} runs`),
     choose,
     legend(found.runs),
-    ...notes,
     ...overviews,
     scores(found.runs, title),
     place,

@@ -231,7 +231,6 @@ function label(group) {
 }
 
 export async function showHistory(main, _parts, given) {
-  if (api.only()) throw new Error("This file is the report of one run and has no history.");
   document.title = "History – Plumbline";
   const query = { protocol: given.get("protocol"), baseline: given.get("baseline") };
   const [{ groups, unreadable }, all] = await Promise.all([api.history(), api.runs()]);

@@ -205,8 +205,7 @@ export async function showRuns(main, _parts, query) {
   const count = el("p", { class: "soft number", role: "status" });
   const label = el("label", {}, "Search ( / )", search);
   const form = controls({ role: "search", "aria-label": "Find runs" }, label);
-  const compare = api.only() ? "" : el("p", {}, go);
-  main.replaceChildren(el("h1", {}, "Runs"), compare, form, state, problems, count, box);
+  main.replaceChildren(el("h1", {}, "Runs"), el("p", {}, go), form, state, problems, count, box);
   const links = () => [...body.querySelectorAll("th a")];
   const release = keys("The list of runs", [
     ["/", "search in names, models, states and folders", () => search.focus()],
