@@ -46,9 +46,18 @@ def say(text: str, style: str = "", console: Console | None = None) -> None:
 
 
 def display(*blocks: RenderableType) -> None:
-    """Print tables and texts one below the other; an empty text prints an empty line."""
+    """Print tables and texts one below the other; an empty text prints an empty line.
+
+    In a pipe, rows of a table have no blanks at their end, which a narrow terminal would wrap.
+    """
+    console = stdout_console()
     for block in blocks:
-        stdout_console().print(block)
+        if console.is_terminal or not isinstance(block, Table):
+            console.print(block)
+        else:
+            with console.capture() as capture:
+                console.print(block)
+            print("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def plain_table(

@@ -32,6 +32,7 @@ def pair(tmp_path):
 def test_differences_with_all_that_says_how_sure_they_are(pair):
     done = compare(pair, "a", "b")
     assert (done.code, done.stderr) == (0, "")
+    assert all(line == line.rstrip() for line in done.stdout.splitlines())
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["A", "a", "(a,", "model", "model-a)"] in lines
     (row,) = [line for line in lines if line[:2] == ["one", "accepted@1"]]
