@@ -122,7 +122,8 @@ def _request(
 ) -> RunRequest:
     """A run of the problems that have completions; ``provenance`` is added to that of the data."""
     indices = completions.indices()
-    problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
+    limited = loaded.limited(config.data.limit)
+    problems = [p for p in limited if (p.dataset, p.problem_id) in indices]
     check_judging(config, problems)
     return RunRequest(
         config=config,

@@ -1,9 +1,7 @@
 """`plumb run`: generate completions, judge them, write the artifacts."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +16,6 @@ from shared.errors import ConfigError, DataError
 from shared.manifests import hash_file
 from shared.prompts import check_templates
 from shared.run_record import RunPlan, make_plan
-from shared.schemas import Problem
 from shared.verl_keys import notices
 
 if TYPE_CHECKING:
@@ -79,7 +76,7 @@ def run(
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
     loaded = load_problems(resolved.data, resolved.data.eval_files, allow_unlocked=allow_unlocked)
-    problems = _limited(loaded.problems, resolved.data.limit)
+    problems = loaded.limited(resolved.data.limit)
     check_judging(resolved, problems)
     samples = range(resolved.actor_rollout_ref.rollout.n)
     plan = make_plan(problems, lambda _problem: samples)
@@ -176,14 +173,6 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
             f"no generator: give --base-url URL, or generation.base_urls in the config{start}"
         )
     config.actor_rollout_ref.rollout.check_sampling()
-
-
-def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:
-    """The first ``limit`` problems of each data set."""
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
-    return [
-        problem for problem in problems if limit is None or next(numbers[problem.dataset]) < limit
-    ]
 
 
 def _recordings_hash(config: Config) -> str:

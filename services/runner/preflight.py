@@ -2,8 +2,9 @@
 
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from shared.config import Config, DataConfig, JudgeConfig
 from shared.datasets import parquet_files, read_datasets
@@ -30,6 +31,15 @@ class LoadedProblems:
     problems: list[Problem]
     provenance: Provenance
     notes: tuple[str, ...]
+
+    def limited(self, limit: int | None) -> list[Problem]:
+        """The first ``limit`` problems of each data set."""
+        numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
+        return [
+            problem
+            for problem in self.problems
+            if limit is None or next(numbers[problem.dataset]) < limit
+        ]
 
 
 def load_problems(

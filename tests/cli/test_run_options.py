@@ -96,6 +96,11 @@ def test_options_are_recorded_as_the_keys_that_they_stand_for(tmp_path, shared_s
     assert "pass@2" in done.stdout
     listed = plumb("runs", ".", folder=tmp_path).stdout
     assert "4/4 first 2" in " ".join(listed.split())
+    recorded = ("--data", "d1.parquet", "--completions", "answers.jsonl", "--embedded")
+    command = ("judge", *recorded, "data.limit=1", "--output", "judged")
+    assert plumb(*command, folder=tmp_path, SANDBOX_URLS=shared_sandbox).code == 0
+    lines = (tmp_path / "judged" / "verdicts.jsonl").read_text().splitlines()
+    assert [json.loads(line)["problem_id"] for line in lines] == ["p0", "p0"]
 
 
 @pytest.mark.parametrize(
