@@ -1,14 +1,19 @@
-"""Function tests end to end on this machine: accepted programs, and statuses of the others."""
+"""Function tests in the answer's process, with this repository's sandbox, whatever they need."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.judge.methods.functions import codes_of, function_program, reported_codes
-from shared.extraction import Extraction, extract
-from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode, ExtractionReason
-from tests.judge.local import run_program
+from services.judge.methods import functions
+from services.judge.methods.functions import codes_of, reported_codes
+from services.judge.sandbox import SandboxClient
+from shared.function_plan import plan_of
+from shared.schemas import Problem, Verdict
+from shared.statuses import CaseCode, VerdictDetail
+from tests.judge.tasks import fenced, make_task, together, verdict_of, with_tests
 
 PROMPT = '''from typing import List
 
@@ -20,13 +25,15 @@ def helper(values: List[int]) -> int:
 def total(values: List[int]) -> int:
     """Add up the values, and their number."""
 '''
-HUMANEVAL = HumanEvalTests(
-    test="def check(total):\n    assert total([1, 2]) == 5\n    assert total([]) == 0\n",
-    entry_point="total",
-    prompt=PROMPT,
+TEST = "def check(total):\n    assert total([1, 2]) == 5\n    assert total([]) == 0\n"
+HUMANEVAL = with_tests(test=TEST, entry_point="total", prompt=PROMPT)
+FUTURE = with_tests(
+    test=TEST, entry_point="total", prompt=f"from __future__ import annotations\n{PROMPT}"
 )
 RIGHT = "def total(values: List[int]) -> int:\n    return sum(values) + helper(values)\n"
-MBPP = MbppTests(test_list=["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4"])
+STATEMENTS = ["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4"]
+MBPP = with_tests(test_list=STATEMENTS)
+OFFSET = "class Offset:\n    def __init__(self, n): self.n = n\ndef f(n): return n + offset"
 PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
     CaseCode.PASSED,
     CaseCode.WRONG_ANSWER,
@@ -34,105 +41,94 @@ PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
     CaseCode.TIMEOUT,
     CaseCode.COMPILE_ERROR,
 )
+JudgeAll = Callable[[list[tuple[Problem, str]]], Awaitable[list[Verdict]]]
 
 
-def judge_humaneval(code, reason=ExtractionReason.FENCED, timeout=10.0):
-    answer = Extraction(code, reason)
-    codes, detail, stderr = run_program(function_program(answer, HUMANEVAL), timeout=timeout)
-    assert len(codes) == 1
-    return codes[0], detail, stderr
+@pytest.fixture
+def judge(sandbox: SandboxClient, monkeypatch: pytest.MonkeyPatch) -> JudgeAll:
+    monkeypatch.setattr(
+        functions, "plan_of", lambda tests: replace(plan_of(tests), shared="a test")
+    )
+
+    async def judge(answers: list[tuple[Problem, str]]) -> list[Verdict]:
+        async def judge_answer(place: int) -> Verdict:
+            problem, completion = answers[place]
+            limits = ("sandbox.timeout=1", "judge.confirm_timeouts=false")
+            return await verdict_of(make_task(sandbox, problem, completion, *limits))
+
+        verdicts = [*(await together(range(len(answers)), judge_answer)).values()]
+        assert all(verdict.shared_process for verdict in verdicts)
+        return verdicts
+
+    return judge
 
 
-def judge_mbpp(code, tests=MBPP, timeout=10.0):
-    answer = Extraction(code, ExtractionReason.FENCED)
-    return run_program(function_program(answer, tests), len(tests.test_list), timeout)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param(RIGHT, id="with the prompt's helper and imports"),
-        pytest.param(PROMPT + "    return sum(values) + helper(values)\n", id="the prompt again"),
-        pytest.param(RIGHT + "\nif __name__ == '__main__':\n    exit(1)\n", id="main guard"),
-        pytest.param(RIGHT + "\nprint(total([1]))\nprint('x' * 10**7)", id="example calls"),
-        pytest.param(RIGHT + "\nn = int(input())\nprint(total([n]))", id="reads standard input"),
-        pytest.param(RIGHT + "\ndef check(candidate): raise ValueError", id="a check of its own"),
-        pytest.param("import sys\nsys.stdout = None\nsys.stderr.close()\n" + RIGHT, id="streams"),
-        pytest.param("s = '\udc80é'\n".replace("\udc80", "\\udc80") + RIGHT, id="not ASCII"),
-        pytest.param(
-            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-            "@dataclass\nclass A:\n    x: int\n" + RIGHT,
-            id="dataclass",
+async def test_right_answers_are_accepted(judge: JudgeAll) -> None:
+    codes = [
+        RIGHT,
+        PROMPT + "    return sum(values) + helper(values)\n",
+        RIGHT + "\nif __name__ == '__main__':\n    exit(1)\n",
+        RIGHT + "\nprint(total([1]))\nprint('x' * 10**7)",
+        RIGHT + "\nn = int(input())\nprint(total([n]))",
+        RIGHT + "\ndef check(candidate): raise ValueError",
+        "import sys\nsys.stdout = None\nsys.stderr.close()\n" + RIGHT,
+        "s = '\\udc80é'\n" + RIGHT,
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass A:\n    x: int\n" + RIGHT,
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n" + RIGHT,
+        "import atexit\natexit.register(print, 'bye')\n" + RIGHT,
+    ]
+    answers = [(HUMANEVAL, fenced(code)) for code in codes]
+    answers += [
+        (HUMANEVAL, "    return sum(values) + helper(values)\n\nprint(total([]"),
+        (FUTURE, fenced("def total(values: Missing):\n    return sum(values) + helper(values)\n")),
+        *(
+            (with_tests(test_list=STATEMENTS[:1], test_setup_code=setup), fenced(OFFSET))
+            for setup in ("offset = 1", "offset = Offset(1).n")
         ),
-        pytest.param(
-            "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
-            + RIGHT,
-            id="a thread that stays",
-        ),
-        pytest.param("import atexit\natexit.register(print, 'bye')\n" + RIGHT, id="atexit"),
-    ],
-)
-def test_right_answers_are_accepted(code):
-    assert judge_humaneval(code)[:2] == (PASSED, None)
+    ]
+    verdicts = await judge(answers)
+    assert [
+        (answer[1], verdict.first_failed_case)
+        for answer, verdict in zip(answers, verdicts, strict=True)
+        if not verdict.accepted
+    ] == []
 
 
-def test_a_body_continues_the_prompt():
-    answer = extract("    return sum(values) + helper(values)\n\nprint(total([]")
-    assert judge_humaneval(answer.code, answer.reason)[:2] == (PASSED, None)
+Outcome = tuple[list[CaseCode], VerdictDetail | str | None]
 
 
-@pytest.mark.parametrize(
-    ("code", "outcome", "detail"),
-    [
-        ("def total(v):\n    return 0", WRONG, None),
-        ("def total(v):\n    return 1 / 0", RUNTIME, None),
-        ("def other(v):\n    return 0", RUNTIME, None),
-        ("def total(v):\n    raise MemoryError", RUNTIME, "memory_limit"),
-        (RIGHT + "exit(0)", RUNTIME, "early_exit"),
-        (RIGHT + "import os; os._exit(0)", RUNTIME, "early_exit"),
-        ("import sys\ndef total(v):\n    sys.exit()", RUNTIME, "early_exit"),
-        ("import os\ndef total(v):\n    os._exit(0)", RUNTIME, "early_exit"),
-        (RIGHT + "import os; os.kill(os.getpid(), 9)", RUNTIME, "SIGKILL"),
-        ("def total(v:\n    return 0", COMPILE, None),
-        ("x = '\ud800'", COMPILE, None),
-    ],
-)
-def test_wrong_answers_are_told_apart(code, outcome, detail):
-    assert judge_humaneval(code)[:2] == (outcome, detail)
-
-
-def test_mbpp_keeps_what_passed_before_a_hang_or_a_crash():
-    hang = "def f(n):\n    while n == 2: pass\n    return n + 1"
-    assert judge_mbpp(hang, timeout=2)[0] == [PASSED, TIMEOUT, TIMEOUT]
-    leave = "import os\ndef f(n):\n    if n == 3: os._exit(0)\n    return n + 1"
-    assert judge_mbpp(leave)[:2] == ([PASSED, PASSED, RUNTIME], "early_exit")
-
-
-def test_mbpp_that_does_not_load_fails_every_case():
-    assert judge_mbpp("def f(n) return n")[0] == [COMPILE] * 3
-    assert judge_mbpp("import nothing_of_this_name")[0] == [RUNTIME] * 3
-
-
-@pytest.mark.parametrize("setup", ["offset = 1", "offset = Offset(1).n"])
-def test_mbpp_setup_runs_where_it_can(setup):
-    tests = MbppTests(test_list=["assert f(1) == 2"], test_setup_code=setup)
-    code = "class Offset:\n    def __init__(self, n): self.n = n\ndef f(n): return n + offset"
-    assert judge_mbpp(code, tests)[0] == [PASSED]
+async def test_wrong_answers_are_told_apart(judge: JudgeAll) -> None:
+    """Of MBPP's tests, those that passed before a hang or a crash keep their result."""
+    rows: list[tuple[Problem, str, Outcome]] = [
+        (HUMANEVAL, "def total(v):\n    return 0", ([WRONG], None)),
+        (HUMANEVAL, "def total(v):\n    return 1 / 0", ([RUNTIME], None)),
+        (HUMANEVAL, "def other(v):\n    return 0", ([RUNTIME], None)),
+        (HUMANEVAL, "def total(v):\n    raise MemoryError", ([RUNTIME], "memory_limit")),
+        (HUMANEVAL, RIGHT + "exit(0)", ([RUNTIME], "early_exit")),
+        (HUMANEVAL, RIGHT + "import os; os._exit(0)", ([RUNTIME], "early_exit")),
+        (HUMANEVAL, "import sys\ndef total(v):\n    sys.exit()", ([RUNTIME], "early_exit")),
+        (HUMANEVAL, "import os\ndef total(v):\n    os._exit(0)", ([RUNTIME], "early_exit")),
+        (HUMANEVAL, RIGHT + "import os; os.kill(os.getpid(), 9)", ([RUNTIME], "killed_twice")),
+        (HUMANEVAL, "def total(v:\n    return 0", ([COMPILE], None)),
+        (MBPP, "def f(n):\n    while n == 2: pass\n    return n + 1",
+         ([PASSED, TIMEOUT, TIMEOUT], None)),
+        (MBPP, "import os\ndef f(n):\n    if n == 3: os._exit(0)\n    return n + 1",
+         ([PASSED, PASSED, RUNTIME], "early_exit")),
+        (MBPP, "def f(n) return n", ([COMPILE] * 3, None)),
+        (MBPP, "import nothing_of_this_name", ([RUNTIME] * 3, "missing_module")),
+    ]  # fmt: skip
+    verdicts = await judge([(problem, fenced(code)) for problem, code, _ in rows])
+    assert [
+        (code, verdict.case_codes, verdict.detail)
+        for (_, code, outcome), verdict in zip(rows, verdicts, strict=True)
+        if (verdict.case_codes, verdict.detail) != outcome
+    ] == []
 
 
 @given(st.text(), st.booleans(), st.integers(1, 5))
-def test_without_the_token_nothing_passes(stdout, timed_out, cases):
+def test_without_the_token_nothing_passes(stdout: str, timed_out: bool, cases: int) -> None:
     codes = codes_of(reported_codes(stdout, "7a6f5c"), cases, timed_out)
     assert codes == [TIMEOUT if timed_out else RUNTIME] * cases or "7a6f5c" in stdout
     torn = codes_of(reported_codes(f"{stdout}\nt [1]\n\nt [1, ", "t"), cases, timed_out)
     assert torn[0] == (TIMEOUT if timed_out and cases == 1 else PASSED)
-
-
-def test_future_imports_of_the_prompt_hold_for_the_answer() -> None:
-    tests = HUMANEVAL.model_copy(update={"prompt": f"from __future__ import annotations\n{PROMPT}"})
-    answer = Extraction(
-        "def total(values: Missing):\n    return sum(values) + helper(values)\n",
-        ExtractionReason.FENCED,
-    )
-    codes, _, _ = run_program(function_program(answer, tests))
-    assert codes == [CaseCode.PASSED]
