@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
-    BeforeValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -19,15 +18,12 @@ from shared.schemas import describe
 from shared.service.access import AllowedHosts, BearerToken, authorization, read_secret, read_token
 from shared.text import split_urls
 
-# A compose file passes an unset variable as an empty one.
-Token = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
-TokenFile = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
-
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 class _Settings(BaseSettings):
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+    # A compose file passes an unset variable as an empty one.
+    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True, env_ignore_empty=True)
 
     def _read_token(self, field: str, variable: str) -> str | None:
         """The token of the fields ``field`` and ``<field>_file``, whose first has the variable."""
@@ -89,10 +85,12 @@ class SandboxClientSettings(_Settings):
 
     sandbox_urls: str = Field(default="", validation_alias="SANDBOX_URLS")
     """Comma-separated URLs that replace the config's ``sandbox.url``."""
-    sandbox_token: Token = Field(default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN")
+    sandbox_token: SecretStr | None = Field(
+        default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN"
+    )
     """Token to send to the sandboxes, if they require one. It goes to those of ``SANDBOX_URLS``
     only."""
-    sandbox_token_file: TokenFile = Field(
+    sandbox_token_file: Path | None = Field(
         default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN_FILE"
     )
     """File with that token."""
@@ -120,9 +118,6 @@ class RedisSettings(_Settings):
     A user or password in the URL takes precedence over ``REDIS_USERNAME`` and ``REDIS_PASSWORD``,
     and that over ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains them.
     """
-
-    # A compose file passes an unset variable as an empty one.
-    model_config = SettingsConfigDict(env_ignore_empty=True)
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
     """Redis server of the ledger, or its sentinels: ``redis+sentinel://HOST,HOST/SERVICE/DB``."""

@@ -1,4 +1,4 @@
-"""Redis settings: the address, and the separate password."""
+"""Settings of services: empty variables; Redis' address, and the separate password."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
+from services.judge.jobs import JudgeSettings
 from shared.errors import ConfigError
 from shared.service.settings import RedisSettings, load_settings
 
@@ -21,6 +22,16 @@ def password(settings: RedisSettings) -> str | None:
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REDIS_URL", "REDIS_USERNAME", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE"):
         monkeypatch.delenv(name, raising=False)
+
+
+def test_empty_variables_are_unset_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty host would be every address of the machine."""
+    names = ["HOST", "PORT", "LOG_LEVEL", "REDIS_URL", "REDIS_PASSWORD_FILE"]
+    for name in (*names, "PLUMBLINE_JUDGE_CONCURRENCY", "PLUMBLINE_SANDBOX_TOKEN_FILE"):
+        monkeypatch.setenv(name, "")
+    settings = load_settings(JudgeSettings)
+    assert (settings.host, settings.port, settings.log_level) == ("127.0.0.1", 0, "INFO")
+    assert settings.redis_url == "redis://127.0.0.1:6379/0"
 
 
 def test_from_a_file_without_its_line_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
