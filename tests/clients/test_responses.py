@@ -104,10 +104,11 @@ def test_any_stream_answers_each_item_once_or_is_cut(number: int, lines: list[An
 @given(st.integers(201, 599), st.none() | st.text(max_size=12), st.binary(max_size=60))
 def test_only_the_services_own_4xx_is_final(status: int, header: str | None, body: bytes) -> None:
     with pytest.raises(RetryableError):
-        failure(status, header, body)
+        failure("http://a", status, header, body)
     final = 400 <= status < 500 and status not in (408, 425, 429)
     try:
-        assert failure(status, header, b'{"error": "unknown"}').text == "unknown"
+        refusal = failure("http://a", status, header, b'{"error": "unknown"}')
+        assert str(refusal) == "http://a refuses it: unknown"
         assert final
     except RetryableError as error:
         assert "unknown" in str(error)

@@ -1,5 +1,7 @@
 """Errors of the client: the service refused a request, or could not judge in time."""
 
+from collections.abc import Mapping
+
 
 class RewardError(Exception):
     """Base of the client's errors; its text says what happened and what to do."""
@@ -9,11 +11,15 @@ class RefusedError(RewardError):
     """The request is wrong and stays wrong: an unknown problem, a changed hash, a missing token.
 
     It is final and never retried. ``status`` is the HTTP status, None if nothing was sent.
+    ``items`` are texts about the refused items of a batch, by index, if the service lists them.
     """
 
-    def __init__(self, text: str, status: int | None = None) -> None:
+    def __init__(
+        self, text: str, status: int | None = None, items: Mapping[int, str] | None = None
+    ) -> None:
         super().__init__(text)
         self.status = status
+        self.items = items or {}
 
     def __reduce__(self) -> tuple[type["RefusedError"], tuple[str, int | None]]:
         # Ray sends exceptions from process to process.

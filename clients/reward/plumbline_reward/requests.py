@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from plumbline_reward.errors import NotJudgedError, RefusedError, RetryableError
-from plumbline_reward.responses import RefusalError, Verdict, failure, parse_object, parse_stream
+from plumbline_reward.responses import Verdict, failure, parse_object, parse_stream
 from plumbline_reward.settings import Settings, wire_rule
 from plumbline_reward.version import VERSION
 
@@ -75,10 +75,7 @@ def call(
         with _exchange(settings, expires, path, body) as chunks:
             return parse(parse_object(b"".join(chunks)))
 
-    try:
-        return _retry(attempt, settings, expires)
-    except RefusalError as refusal:
-        raise _refused(settings, refusal.text, refusal.status) from None
+    return _retry(attempt, settings, expires)
 
 
 def in_thread(function: Callable[[], Answer]) -> "Future[Answer]":
@@ -212,29 +209,25 @@ def _request_scores(items: Sequence[_Item], settings: Settings, expires: float) 
                     unjudged.append(outcome)
                 else:
                     _settle(items[index].future, outcome)
-    except RefusalError as refusal:
+    except RefusedError as refusal:
         _refuse(items, settings, refusal)
     if unjudged:
         raise max(unjudged, key=lambda error: error.retry_after or 0.0)
 
 
-def _refuse(items: Sequence[_Item], settings: Settings, refusal: RefusalError) -> None:
+def _refuse(items: Sequence[_Item], settings: Settings, refusal: RefusedError) -> None:
     """Settle the items that the service refuses, if it names them or leaves no doubt."""
     refused = dict(refusal.items)
     if len(items) == 1 or refusal.status == 401:
-        refused = dict.fromkeys(range(len(items)), refusal.text) | refused
+        refused = dict.fromkeys(range(len(items)), str(refusal)) | refused
     if not all(0 <= index < len(items) for index in refused):
         raise RetryableError("its answer is malformed: it refuses an unknown item")
     for index, text in refused.items():
-        _settle(items[index].future, _refused(settings, text, refusal.status))
+        _settle(items[index].future, RefusedError(text, refusal.status))
     if not refused:  # a bad item must not fail the calls that it met by chance
         middle = len(items) // 2
         _deliver(items[:middle], settings)
         _deliver(items[middle:], settings)
-
-
-def _refused(settings: Settings, text: str, status: int) -> RefusedError:
-    return RefusedError(f"{settings.url} refuses it: {text}", status)
 
 
 def _settle(future: "Future[Any]", outcome: object) -> None:
@@ -303,7 +296,7 @@ def _exchange(
     """Post a JSON body, or get without one; yields the chunks of the answer's body.
 
     Raises:
-        RefusalError: The service refuses the request for good.
+        RefusedError: The service refuses the request for good.
         RetryableError: It answers something else than 200, or not until ``expires``.
     """
     parts = urlsplit(settings.url)
@@ -336,7 +329,7 @@ def _exchange(
                 chunks = _chunks(response, sock, expires)
                 if response.status != 200:
                     retry_after = response.headers.get("Retry-After")
-                    raise failure(response.status, retry_after, b"".join(chunks))
+                    raise failure(settings.url, response.status, retry_after, b"".join(chunks))
                 yield chunks
     except TimeoutError:
         raise RetryableError(f"it does not answer in time{advice}") from None

@@ -9,7 +9,7 @@ import logging
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from plumbline_reward.errors import NotJudgedError, RefusedError, RetryableError, RewardError
@@ -57,18 +57,6 @@ class ProgramResult:
     exit_code: int | None
     seconds: float
     truncated: bool
-
-
-@dataclass(eq=False)
-class RefusalError(Exception):
-    """A request that the service refuses, in its own words.
-
-    ``items`` are the refused items of a batch, by index, if the service lists them.
-    """
-
-    text: str
-    status: int
-    items: Mapping[int, str] = field(default_factory=dict)
 
 
 def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Outcome]]:
@@ -128,8 +116,8 @@ def parse_object(data: bytes) -> dict[str, object]:
     return value
 
 
-def failure(status: int, retry_after: str | None, body: bytes) -> RefusalError:
-    """Parse an answer other than 200; raises :class:`RetryableError` unless it is final.
+def failure(url: str, status: int, retry_after: str | None, body: bytes) -> RefusedError:
+    """Parse an answer of ``url`` other than 200; raises :class:`RetryableError` unless it is final.
 
     It is final if it is a 4xx in the service's own form, ``{"error": "..."}``, but not 408, 425 or
     429.
@@ -149,12 +137,13 @@ def failure(status: int, retry_after: str | None, body: bytes) -> RefusalError:
         seconds = float(header) if re.fullmatch("[0-9]{1,9}", header) else None
         raise RetryableError(f"it answered {status}{reason}", seconds)
     items = answer.get("items")
+    refusal = f"{url} refuses it: "
     refused = {
-        item["index"]: _cut(item.get("error") or text)
+        item["index"]: refusal + _cut(item.get("error") or text)
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and type(item.get("index")) is int
     }
-    return RefusalError(_cut(text), status, refused)
+    return RefusedError(refusal + _cut(text), status, refused)
 
 
 def _parse(kind: type[Fields], answer: Mapping[str, object]) -> Fields:
