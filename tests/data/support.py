@@ -7,7 +7,10 @@ import pytest
 
 from services.data.config import parse_ids
 from services.data.importer import ImportResult, import_dataset
-from services.data.layouts.base import Options
+from services.data.layouts import LAYOUTS
+from services.data.layouts.base import Options, Record
+from services.data.records import text_of
+from services.data.rows import local
 from shared.datasets import read_dataset
 from shared.errors import DataError
 
@@ -37,3 +40,13 @@ def imported(kind, folder, *rows, **options):
     """The problems that the importer makes of these rows."""
     source = write_lines(folder / "source.jsonl", rows)
     return read_dataset(str(import_rows(kind, source, folder, **options).path))
+
+
+def problems_of(kind, source):
+    """The texts of the problems of a published file, with three solutions each."""
+    layout = LAYOUTS[kind]
+    chosen = Options(solutions=3, source=str(source))
+    rows = local.rows(str(source), layout.columns(chosen))
+    for row in layout.read(rows, chosen):
+        if isinstance(row, Record):
+            yield text_of(row)

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from services.data.contamination.index import Part
-from services.data.layouts import LAYOUTS
-from services.data.layouts.base import Options, Record
 from services.data.records import ProblemText, read_records, text_of
-from services.data.rows import local
 from services.data.tokens import words
 from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
 from tests.data.contamination.support import check, write_jsonl
+from tests.data.support import problems_of
 
 DISGUISES = {Part.STATEMENT: STATEMENTS, Part.SOLUTIONS: SOLUTIONS}
 
@@ -144,15 +142,6 @@ def measure(planting, part, disguises, out):
     everything = Figures(*(sum(getattr(figure, name) for figure in figures) for name in names))
     out(f"{part:9} {'all':22} {everything}")
     return everything, by_disguise
-
-
-def problems_of(kind, source, **options):
-    layout = LAYOUTS[kind]
-    chosen = Options(solutions=3, source=str(source), **options)
-    rows = local.rows(str(source), layout.columns(chosen))
-    for row in layout.read(rows, chosen):
-        if isinstance(row, Record):
-            yield text_of(row)
 
 
 def contest_solutions(path):

@@ -20,8 +20,7 @@ from services.data.overlap import (
     review,
 )
 from shared.errors import DataError
-from tests.data.overlap.corpus import generated_problems, program
-from tests.data.overlap.support import problem
+from tests.data.overlap.support import demo_problems, problem, program
 
 STATEMENT = (
     "The gardener wants to plant tulips along both sides of the avenue so that no two "
@@ -51,7 +50,7 @@ def test_an_exact_copy_has_every_kind_of_prompts():
 
 
 def test_a_statement_within_a_longer_one_shares_its_ngrams():
-    other = " ".join(one.statement for one in generated_problems()[:3])
+    other = " ".join(one.statement for one in demo_problems()[:3])
     (overlap,) = find_overlaps(
         [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")]
     )
@@ -112,7 +111,7 @@ def test_more_pairs_than_anybody_can_look_at_are_refused(monkeypatch):
 
 
 def test_the_order_of_the_texts_does_not_matter():
-    problems = generated_problems()[:60]
+    problems = demo_problems()
     problems += [
         replace(one, dataset="copies", statement=f" {one.statement}") for one in problems[::3]
     ]
