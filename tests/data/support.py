@@ -50,3 +50,25 @@ def problems_of(kind, source):
     for row in layout.read(rows, chosen):
         if isinstance(row, Record):
             yield text_of(row)
+
+
+def pairs_of(names: str) -> set[frozenset[str]]:
+    return {frozenset(pair.split()) for pair in names.split(", ")}
+
+
+# Of the public sets, by eye: the same question twice, or (as solutions) the same programme.
+SAME_QUESTIONS = pairs_of(
+    "HumanEval/56 HumanEval/61, mbpp_104 mbpp_569, mbpp_16 mbpp_43, mbpp_174 mbpp_653, "
+    "mbpp_216 mbpp_872, mbpp_248 mbpp_704, mbpp_347 mbpp_76, mbpp_427 mbpp_928, "
+    "mbpp_217 mbpp_602, mbpp_440 mbpp_584, mbpp_534 mbpp_607, mbpp_542 mbpp_732, "
+    "mbpp_719 mbpp_930, mbpp_794 mbpp_879"
+)
+SAME_QUESTIONS.add(frozenset({
+    "1582_F1. Korney Korneevich and XOR (easy version)",
+    "1582_F2. Korney Korneevich and XOR (hard version)",
+}))  # fmt: skip
+SAME_SOLUTIONS = pairs_of(
+    "HumanEval/31 HumanEval/59, mbpp_199 mbpp_388, mbpp_29 mbpp_842, mbpp_30 mbpp_338, "
+    "mbpp_16 mbpp_43, mbpp_208 mbpp_759, mbpp_296 mbpp_841, mbpp_362 mbpp_658, mbpp_527 mbpp_767, "
+    "mbpp_591 mbpp_625, mbpp_595 mbpp_699, mbpp_608 mbpp_67, mbpp_758 mbpp_779, mbpp_933 mbpp_965"
+)

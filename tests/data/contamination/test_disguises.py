@@ -1,6 +1,5 @@
 """Precision and recall for leaked problems in 12 disguises each."""
 
-import ast
 import gzip
 import json
 import random
@@ -14,10 +13,9 @@ import pytest
 
 from services.data.contamination.index import Part
 from services.data.records import ProblemText, read_records, text_of
-from services.data.tokens import words
 from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
 from tests.data.contamination.support import check, write_jsonl
-from tests.data.support import problems_of
+from tests.data.support import SAME_QUESTIONS, SAME_SOLUTIONS, problems_of
 
 DISGUISES = {Part.STATEMENT: STATEMENTS, Part.SOLUTIONS: SOLUTIONS}
 
@@ -31,8 +29,6 @@ LEAST_RECALL = {Part.STATEMENT: 0.99, Part.SOLUTIONS: 0.95}
 PLANTED = 320
 MBPP_PROBLEMS = 420
 FENCE = re.compile(r"```(?:python|cpp|c\+\+|py)?\n(.*?)```", re.DOTALL)
-# MBPP/402 is the middle of MBPP/952; the others are an easy and a hard version of one problem.
-KNOWN = {("mbpp_402", "mbpp_952"), ("1582_F1", "1582_F2"), ("1582_F2", "1582_F1")}
 
 
 @dataclass(frozen=True)
@@ -84,50 +80,12 @@ class Planting:
         planted = {problem.problem_id: problem for problem, _ in leaks}
         overlaps = {one.problem_id: getattr(one, part) for one in report.problems}
         accused = {one.problem_id for one in report.contaminated} - planted.keys()
-        by_id = {problem.problem_id: problem for problem in self.problems}
+        same = SAME_QUESTIONS | SAME_SOLUTIONS
         wrong = {
-            name
-            for name in accused
-            if not any(same(by_id[name], leaked) for leaked in planted.values())
+            name for name in accused if not any(frozenset((name, leak)) in same for leak in planted)
         }
         missed = [name for name in planted if not overlaps[name].contaminated]
         return Figures(len(planted), len(planted) - len(missed), len(wrong)), missed, wrong
-
-
-def same(problem, leaked):
-    """Whether a leak of one problem is a leak of the other, by another comparison than ours."""
-    if (problem.problem_id.split(".")[0], leaked.problem_id.split(".")[0]) in KNOWN:
-        return True
-    statement = " ".join(word.decode() for word in words(problem.statement))
-    if statement in " ".join(word.decode() for word in words(leaked.statement)):
-        return True
-    own, other = functions(problem), functions(leaked)
-    return bool(own) and own <= other
-
-
-def functions(problem):
-    """The functions of the first solution, with numbers for names."""
-    try:
-        tree = ast.parse("".join(problem.solutions[:1]))
-    except SyntaxError:
-        return set()
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return {normalized(node) for node in found}
-
-
-def normalized(function):
-    tree = ast.parse(ast.unparse(function))
-    numbers = defaultdict(lambda: len(numbers))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            node.returns, node.name = None, f"n{numbers[node.name]}"
-            kept = [one for one in node.body if not isinstance(one, ast.Import | ast.ImportFrom)]
-            node.body = kept[1:] if ast.get_docstring(node) is not None else kept
-        elif isinstance(node, ast.arg):
-            node.annotation, node.arg = None, f"n{numbers[node.arg]}"
-        elif isinstance(node, ast.Name) and node.id not in dir(__builtins__):
-            node.id = f"n{numbers[node.id]}"
-    return ast.unparse(tree)
 
 
 def measure(planting, part, disguises, out):
