@@ -2,13 +2,9 @@
 
 import ast
 import html
-import io
 import json
-import keyword
-import random
 import re
 import textwrap
-import tokenize
 from collections.abc import Callable
 
 from services.data.tokens import BUILTINS, own_names
@@ -70,53 +66,16 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+_NAMES = re.compile(r"(?<![\w.])[^\W\d]\w*")
+
+
+def renamed(text: str) -> str:
+    """Rename what the code of a text defines, in its sentences and examples too."""
+    new = {name: f"zq{at}" for at, name in enumerate(sorted(own_names(text) - BUILTINS))}
+    return _NAMES.sub(lambda match: new.get(match[0], match[0]), text)
+
+
 # Programs
-
-_STATEMENT_NAMES = re.compile(r"(?<![\w.])[^\W\d]\w*")
-
-
-def renamed(code: str) -> str:
-    """Rename all functions, parameters and variables, of a statement those of its code."""
-    names = sorted(_names(code) - BUILTINS - set(keyword.kwlist))
-    new = {name: f"{random.Random(name).choice('qwxz')}{at}" for at, name in enumerate(names)}
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
-    except (tokenize.TokenError, SyntaxError, IndentationError):
-        return _STATEMENT_NAMES.sub(lambda match: new.get(match[0], match[0]), code)
-    lines = code.splitlines(keepends=True)
-    previous = ""
-    edits = []
-    for token in tokens:
-        if token.type == tokenize.NAME and token.string in new and previous != ".":
-            edits.append((token.start, token.end, new[token.string]))
-        previous = token.string
-    for (row, start), (_, end), name in reversed(edits):
-        line = lines[row - 1]
-        lines[row - 1] = line[:start] + name + line[end:]
-    return "".join(lines)
-
-
-def _names(code: str) -> set[str]:
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return set(own_names(code))
-    imported = {
-        (alias.asname or alias.name).split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
-    keywords = {
-        word.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) for word in [node]
-    }
-    return set(own_names(code)) - imported - keywords
-
-
-def renamed_statement(text: str) -> str:
-    """Rename what the code of a statement defines, in its sentences and examples too."""
-    new = {name: f"zq{at}" for at, name in enumerate(sorted(own_names(text)))}
-    return _STATEMENT_NAMES.sub(lambda match: new.get(match[0], match[0]), text)
 
 
 def _parsed(code: str) -> ast.Module | None:
@@ -188,7 +147,7 @@ STATEMENTS: dict[str, Disguise] = {
     "verbatim": verbatim,
     "indented": indented,
     "tabs, CRLF": tabs_and_crlf,
-    "renamed": renamed_statement,
+    "renamed": renamed,
     "comment": commented,
     "Markdown": in_markdown,
     "JSON": in_json,
