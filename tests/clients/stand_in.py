@@ -69,14 +69,12 @@ class Request(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         with self.server.lock:
             self.server.requests.append(Received(self.path, dict(self.headers), self.body))
-            number = len(self.server.requests)
         fault = self.server.fault
         try:
             if fault is not None and fault(self):
                 return
             self.judge()
         except OSError:
-            self.server.aborted.append(number)
             self.close_connection = True
 
     def judge(self) -> None:
@@ -174,7 +172,6 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Request)
         self.lock = threading.Lock()
         self.requests: list[Received] = []
-        self.aborted: list[int] = []
         self.fault: Fault | None = None
 
     @property

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from plumbline_reward.settings import load_settings, service_url, wire_rule
+from plumbline_reward.settings import load_settings, service_url
 
 
 def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,13 +37,28 @@ def test_a_token_comes_from_a_variable_or_a_file(
         load_settings()
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "x", "127.0.0.1:8090", "ftp://a", "http://", "http://a:99999", "http://a?b", "http://a b"],
-)
-def test_what_is_no_address_is_named(url: str) -> None:
-    with pytest.raises(ValueError, match=r"url: .* is not an address such as"):
-        service_url(url)
+WRONG = {
+    "url": (
+        r"url: .* is not an address such as",
+        ["x", "127.0.0.1:8090", "ftp://a", "http://", "http://a:99999", "http://a?b", "http://a b"],
+    ),
+    "timeout": (r"timeout: .* is not a number of seconds", ["0", "-1", "nan", "inf", "soon"]),
+    "score": (
+        r"score: .* is none of",
+        ["", "best", "threshold", "threshold:", "threshold:0", "threshold:1.1", "threshold:nan",
+         "accepted:1"],
+    ),
+    "purpose": (r"purpose: .* is none of", ["eval"]),
+    "on_unjudged": (r"on_unjudged: .* is none of", ["zero"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_setting_is_named(name: str) -> None:
+    said, values = WRONG[name]
+    for value in values:
+        with pytest.raises(ValueError, match=said):
+            load_settings(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -58,19 +73,3 @@ def test_credentials_in_an_address_are_not_repeated(url: str, said: str) -> None
     with pytest.raises(ValueError, match=said) as caught:
         service_url(url)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
-def test_a_time_limit_is_a_number_of_seconds(seconds: str) -> None:
-    with pytest.raises(ValueError, match="timeout: "):
-        load_settings(timeout=seconds)
-
-
-@pytest.mark.parametrize(
-    "rule",
-    ["", "best", "threshold", "threshold:", "threshold:0", "threshold:1.1", "threshold:nan",
-     "accepted:1"],
-)  # fmt: skip
-def test_an_unknown_rule_is_named(rule: str) -> None:
-    with pytest.raises(ValueError, match=r"score: .* is none of"):
-        wire_rule(rule)

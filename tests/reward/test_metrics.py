@@ -24,9 +24,9 @@ def test_judged_remembered_and_unjudged_results() -> None:
     metrics.count_result("set", result(score=1.0, cached=True))
     metrics.count_result("set", ScoreResult(reason="http_503: full"))
     printed = text(metrics)
-    assert 'plumbline_reward_results_total{dataset="set",status="success"} 2.0' in printed
-    assert 'plumbline_reward_results_total{dataset="set",status="api_error"} 1.0' in printed
-    assert 'plumbline_reward_unjudged_total{reason="http_503"} 1.0' in printed
+    results = {'dataset="set",status="success"': 2, 'dataset="set",status="api_error"': 1}
+    assert counted_as(printed, "results") == results
+    assert counted_as(printed, "unjudged") == {'reason="http_503"': 1}
     assert "plumbline_reward_cache_hits_total 1.0" in printed
     assert "plumbline_reward_score_count 2.0" in printed
     assert 'plumbline_reward_score_bucket{le="0.5"} 1.0' in printed
@@ -39,10 +39,7 @@ def test_what_the_guards_stopped() -> None:
     assert 'plumbline_reward_guarded_total{kind="early_exit"} 0.0' in text(metrics)
     for detail in ("early_exit", "SIGSYS", "SIGSEGV", None):
         metrics.count_result("set", result(score=0.0, detail=detail))
-    printed = text(metrics)
-    assert 'plumbline_reward_guarded_total{kind="early_exit"} 1.0' in printed
-    assert 'plumbline_reward_guarded_total{kind="SIGSYS"} 1.0' in printed
-    assert "SIGSEGV" not in printed
+    assert counted_as(text(metrics), "guarded") == {'kind="early_exit"': 1, 'kind="SIGSYS"': 1}
 
 
 def test_signs_of_reward_hacking_and_their_limits() -> None:
