@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from plumbline_reward import Client, compute_score, score
+from plumbline_reward import Client, ProgramResult, compute_score, requests, score
 
 from tests.clients.stand_in import Request, Server
 
@@ -145,6 +145,24 @@ def test_programs_run(server: Server) -> None:
     assert asyncio.run(client.run_async("print(input())", stdin="8")).stdout == "8"
     assert server.bodies[0].keys() == {"code", "stdin", "language", "timeout", "deadline"}
     assert client.info()["version"] == "0.1.0"
+
+
+def test_many_programs_share_a_few_threads(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "AT_ONCE", 4)
+    threads: list[int] = []
+
+    def count(_request: Request) -> bool:
+        threads.append(sum(t.name == "plumbline-reward" for t in threading.enumerate()))
+        return False
+
+    server.fault = count
+    client = Client(server.url)
+
+    async def burst() -> list[ProgramResult]:
+        return await asyncio.gather(*(client.run_async("1", stdin=str(n)) for n in range(40)))
+
+    assert [result.stdout for result in asyncio.run(burst())] == [str(n) for n in range(40)]
+    assert max(threads) <= 4
 
 
 def _environment() -> dict[str, str]:

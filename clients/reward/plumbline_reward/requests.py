@@ -18,6 +18,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
@@ -79,23 +80,40 @@ def call(
 
 
 def in_thread(function: Callable[[], Answer]) -> "Future[Answer]":
-    """Call a function in a daemon thread.
+    """Call a function in one of at most ``AT_ONCE`` daemon threads.
 
     Raises:
-        RuntimeError: There is no thread to spare.
+        RuntimeError: The first thread cannot be started.
     """
+    global _callers
     future: Future[Answer] = Future()
-
-    def work() -> None:
-        with _calls:
-            if not future.cancelled():
-                try:
-                    _settle(future, function())
-                except Exception as error:  # a caller waits for the outcome, also of a bug
-                    _settle(future, error)
-
-    _start(work)
+    with _lock:
+        _calls.append((future, function))
+        if _callers < AT_ONCE:
+            try:
+                _start(_work_calls)
+                _callers += 1
+            except RuntimeError:
+                if not _callers:
+                    _calls.pop()
+                    raise
     return future
+
+
+def _work_calls() -> None:
+    """Make the calls that wait, the oldest first."""
+    global _callers
+    while True:
+        with _lock:
+            if not _calls:
+                _callers -= 1
+                return
+            future, function = _calls.popleft()
+        if not future.cancelled():
+            try:
+                _settle(future, function())
+            except Exception as error:  # a caller waits for the outcome, also of a bug
+                _settle(future, error)
 
 
 # Items that share a request
@@ -112,16 +130,17 @@ class _Item:
 
 _lock: threading.Lock
 _slots: threading.Semaphore
-_calls: threading.Semaphore
-"""Apart from ``_slots``: scores do not wait for long programs."""
+_calls: "deque[tuple[Future[Any], Callable[[], Any]]]"
+"""Calls without a thread. Scores do not wait for them: programs are long."""
+_callers: int
 _waiting: dict[Settings, list[_Item]] = {}
 """Items without a request; a thread will deliver those of each key."""
 
 
 def _forget() -> None:
-    global _lock, _slots, _calls
-    _lock = threading.Lock()
-    _slots, _calls = threading.Semaphore(AT_ONCE), threading.Semaphore(AT_ONCE)
+    global _lock, _slots, _calls, _callers
+    _lock, _slots = threading.Lock(), threading.Semaphore(AT_ONCE)
+    _calls, _callers = deque(), 0
     _waiting.clear()
 
 
