@@ -264,11 +264,12 @@ class Audit:
 
     @property
     def leaks(self) -> list[DatasetPair]:
-        """Pairs of a training set and an evaluation set."""
-        roles = {stage.name: stage.dataset.role for stage in self.datasets}
-        return [
-            pair for pair in self.pairs if {roles[pair.first], roles[pair.second]} == set(DataRole)
-        ]
+        """Pairs of a training set, which is the first, and an evaluation set."""
+        training, evaluation = (
+            [stage.name for stage in self.datasets if stage.dataset.role is role]
+            for role in (DataRole.TRAIN, DataRole.EVAL)
+        )
+        return [self._pair(first, second) for first in training for second in evaluation]
 
     def _pair(self, first: str, second: str) -> DatasetPair:
         unreviewed, allowed = (
@@ -303,7 +304,9 @@ def write_report(folder: str, audit: Audit) -> str:
         "described": describe_overlap,
         "digits": lambda number: f"{number:,}",
     }
-    text = environment.get_template(f"{REPORT}.j2").render(audit=audit, shown=SHOWN, find=find)
+    text = environment.get_template(f"{REPORT}.j2").render(
+        audit=audit, shown=SHOWN, find=find, findings=list(QualityFinding)
+    )
     path = f"{folder}/{REPORT}"
     replace_text(path, text)
     return path

@@ -84,6 +84,19 @@ def test_an_overlap_of_two_sets_is_reported_and_everything_written(desk):
     assert Path(prepared.lock).exists()
 
 
+def test_the_report_has_a_column_for_each_finding_and_names_the_training_set_first(desk):
+    same = {"inputs": ["1", "1"], "outputs": ["", ""]}
+    desk.source("test", [row(0), row(2, prompt=" ", ground_truth=same)])
+    desk.source("train", [row(1, prompt=PROMPTS[0])], role="train")
+    lines = Path(desk.prepare().report).read_text().splitlines()
+    head = next(line for line in lines if line.startswith("| set | ok |"))
+    columns = [word.replace(" ", "_") for word in head.strip("| ").split(" | ")]
+    cells = lines[lines.index(head) + 2].strip("| ").split(" | ")
+    found = {column for column, cell in zip(columns, cells, strict=True) if cell == "1"}
+    assert found == {"ok", "duplicate_tests", "empty_statement", "blank_output"}
+    assert "| train | test | 1 | 0 |" in lines
+
+
 def test_a_reviewed_overlap_is_none(desk, tmp_path):
     desk.source("train", [row(1)], role="train")
     desk.source("test", [row(3, prompt=PROMPTS[1])])

@@ -46,7 +46,7 @@ def test_the_public_sets_are_apart_and_a_set_with_its_own_part_is_not(prepared):
     assert found.keys() == {("mbpp_reg", "mbpp")}
     assert found["mbpp_reg", "mbpp"].kinds["exact"] == 200
     assert [(pair.first, pair.second) for pair in audit.leaks if pair.open] == [
-        ("mbpp_reg", "mbpp")
+        ("mbpp", "mbpp_reg")
     ]
 
 
