@@ -52,6 +52,7 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(recorded: Path, tmp_path: Pat
         (PREFIX + "REPLAY_LATENCY", "-1", "REPLAY_LATENCY"),
         (PREFIX + "BACKEND", "magic", "BACKEND"),
         ("PORT", "99999", "PORT"),
+        ("LOG_LEVEL", "loud", "LOG_LEVEL is 'loud'; give DEBUG, INFO, WARNING or ERROR"),
         ("HOST", "256.0.0.1", "256.0.0.1"),
     ]
     environments = [environment(**{completions: str(recorded), name: value})

@@ -108,11 +108,3 @@ def test_only_the_passwords_open_it_and_each_service_has_its_own_user(start, tmp
     command_line = Path(f"/proc/{process.pid}/cmdline").read_text()
     assert PASSWORD not in command_line + users.read_text()
     assert users.stat().st_mode & 0o077 == 0
-
-
-def test_an_empty_password_is_refused_with_a_reason(start):
-    process = start("")
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "the user default has an empty password" in output
-    assert "the key password of the Secret plumbline-redis" in output

@@ -95,6 +95,7 @@ CASES = [
     Case("a negative count", ANSWERED, body={**PLAIN, "usage": {"completion_tokens": -1}}),
     Case("a byte order mark", ANSWERED, body="\ufeff" + json.dumps(PLAIN)),
     Case("a count beyond 64 bits", ANSWERED, body={**PLAIN, "usage": {"completion_tokens": 1e300}}),
+    Case("a lone surrogate", ANSWERED, "a\ufffdb\U0001f600", body=answer("a\ud800b\U0001f600")),
     # Finish reasons
     *[Case(f"finish {word}", ANSWERED, body=answer(finish=word))
       for word in ("length", "tool_calls", "STOP", "MAX_TOKENS", "end_turn", "model_length")],

@@ -152,28 +152,18 @@ def test_a_data_set_is_judged_as_all_are_but_for_what_it_says() -> None:
         (["judge.language=Python"], "did you mean 'python'?"),
         (["judge.language=lua"],
          "batch judges python, cpp, java, nodejs, rust, go; for 'lua' use the method submit"),
-    ],
-)  # fmt: skip
-def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: str) -> None:
-    message = refusal(None, *overrides)
-    assert said in message
-    assert "Value error" not in message
-    assert "a mapping" not in message
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
         (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: unknown checker 'fuzzy'"),
         (["judge.method=submit", "judge.datasets.cc.checker=exact"],
          "datasets.cc: submit has only the checker 'lines'"),
         (["judge.datasets.cc.workers=2"], "unknown config key 'judge.datasets.cc.workers'"),
     ],
 )  # fmt: skip
-def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], said: str) -> None:
+def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: str) -> None:
     message = refusal(None, *overrides)
     assert said in message
+    assert "Value error" not in message
     assert "validation error" not in message
+    assert "a mapping" not in message
 
 
 # The rest

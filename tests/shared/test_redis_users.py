@@ -320,7 +320,8 @@ def test_a_missing_password_is_named(tmp_path: Path, user: str, value: str | Non
     done = start(tmp_path, **environment, **({} if value is None else {name: value}))
     assert done.returncode == 1
     assert done.stdout == ""
-    assert f"the user {user} has an empty password; set {name} in .env" in done.stderr
+    remedy = f"set {name} in .env, or on Kubernetes the key"
+    assert f"the user {user} has an empty password; {remedy}" in done.stderr
 
 
 @pytest.mark.parametrize(("user", "value"), [("keda", None), ("reward", ""), ("reward", "\n")])

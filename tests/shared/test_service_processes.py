@@ -46,15 +46,6 @@ def test_what_a_burst_took_is_returned() -> None:
     assert left < 10
 
 
-def test_an_unknown_level_of_the_log_is_one_line() -> None:
-    command = [sys.executable, "-m", "services.judge"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "LOG_LEVEL": "loud"}
-    )
-    line = "judge: LOG_LEVEL is 'loud'; give DEBUG, INFO, WARNING or ERROR\n"
-    assert (done.returncode, done.stderr) == (2, line)
-
-
 async def test_a_swallowed_cancellation_is_repeated() -> None:
     swallowed = 0
 

@@ -47,6 +47,8 @@ async def test_readiness(start: Start, factory: FakeFactory) -> None:
     assert (state["ready"], state["model"], state["queued"]) == (True, "coder", 0)
     assert state["replicas"][0]["facts"] == {"gpus": 1, "generation": "of its own"}
     assert state["replicas"][0]["name"] == "replica-0.0"
+    async with service.get("/info") as response:
+        assert "backend" in await response.json()
 
 
 async def test_health_is_200_while_at_least_one_replica_is_ready(

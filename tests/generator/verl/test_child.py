@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.generator.backends.verl.child import Child
-from services.generator.backends.verl.messages import (
-    Cluster,
-    ClusterReady,
-)
+from services.generator.backends.verl.messages import Cluster, ClusterReady
 from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
 
@@ -113,7 +110,6 @@ async def test_the_cause_is_taken_from_the_output(children: list[Child], tmp_pat
         ("sys.exit(3)", "exit code 3: no output"),
         ("print('so long', file=sys.stderr)", "exit code 0: so long"),
         ("raise ValueError('no such thing')", "exit code 1: ValueError: no such thing"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "exit code -9"),
     ],
 )
 async def test_a_child_that_ends(
