@@ -17,8 +17,8 @@ JudgeAnswer = Callable[[Answer], Awaitable[Sequence[int]]]
 """It returns a code per case."""
 
 
-def client(url: str, *, max_attempts: int = 2, retry_budget: float = 30) -> SandboxClient:
-    return SandboxClient(OpenPool([url]), max_attempts=max_attempts, retry_budget=retry_budget)
+def client(url: str) -> SandboxClient:
+    return SandboxClient(OpenPool([url]), max_attempts=2, retry_budget=30)
 
 
 def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from shared.schemas import StdioTests
@@ -28,20 +29,14 @@ class Answer:
     code: str
 
 
-def call_tests(*cases: tuple[str, str]) -> StdioTests:
+def tests_of(*cases: tuple[str, str], **fields: str) -> StdioTests:
     inputs, outputs = zip(*cases, strict=True)
     convention = Convention.LIVECODEBENCH
-    return StdioTests(
-        inputs=list(inputs), outputs=list(outputs), fn_name="solve", convention=convention
-    )
+    return StdioTests(inputs=[*inputs], outputs=[*outputs], convention=convention, **fields)
 
 
-def program_tests(*cases: tuple[str, str]) -> StdioTests:
-    inputs, outputs = zip(*cases, strict=True)
-    convention = Convention.LIVECODEBENCH
-    return StdioTests(
-        inputs=list(inputs), outputs=list(outputs), checker="decimals", convention=convention
-    )
+call_tests = partial(tests_of, fn_name="solve")
+program_tests = partial(tests_of, checker="decimals")
 
 
 # Parameters, an expression that is right, tests.

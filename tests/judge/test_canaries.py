@@ -25,6 +25,7 @@ from tests.judge.pools import OpenPool
 from tests.judge.tasks import together
 from tests.judge.workers import Worker
 from tests.shared.ledgers import RUN, enter, generation, problem
+from tests.waiting import eventually
 
 PROGRAMS = CanaryProfile("batch", "python", functions=False)
 FUNCTIONS = CanaryProfile("batch", "python", functions=True)
@@ -173,8 +174,7 @@ async def judge_all(redis_server: RedisServer, *urls: str) -> Worker:
     canaries = CanaryLedger(Redis.from_url(redis_server.url), RUN)
     async with Worker(redis_server.url, "w", sandbox_urls=",".join(urls)) as worker:
         await worker.judge_all()
-        while canaries.outstanding():
-            await asyncio.sleep(0.02)
+        await eventually(lambda: not canaries.outstanding())
         assert worker.errors == []
     return worker
 

@@ -14,6 +14,7 @@ from services.judge.permits import SandboxPool
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from tests.conftest import RedisServer
+from tests.waiting import eventually
 
 ONE, TWO = (f"http://sandbox-{n}:8080" for n in (1, 2))
 
@@ -64,9 +65,7 @@ class Users:
 
     async def served(self, *names: str) -> None:
         """Wait until ``names`` hold permits."""
-        async with asyncio.timeout(10):
-            while not set(names) <= self.places.keys():
-                await asyncio.sleep(0.005)
+        await eventually(lambda: set(names) <= self.places.keys(), 10)
 
 
 # The cap
@@ -95,9 +94,7 @@ async def test_a_sandbox_may_have_a_lower_cap(client: AsyncRedis) -> None:
     pool.limit(TWO, 9)
     users = Users(pool)
     await users.come(*"abcdef")
-    async with asyncio.timeout(10):
-        while len(users.places) < 5:
-            await asyncio.sleep(0.005)
+    await eventually(lambda: len(users.places) >= 5, 10)
     assert await used(client) == {ONE: 1, TWO: 4}
     (waiting,) = set("abcdef") - users.places.keys()
     await users.leave(*users.places)
@@ -184,9 +181,7 @@ async def test_neither_kind_starves_the_other(client: AsyncRedis) -> None:
                 await asyncio.sleep(0.001)
 
     users = [asyncio.create_task(use(bool(n % 2))) for n in range(8)]
-    async with asyncio.timeout(20):
-        while min(served.values()) < 10:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: min(served.values()) >= 10, 20)
     ending.set()
     await asyncio.gather(*users)
 

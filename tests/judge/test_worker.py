@@ -4,8 +4,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from redis import Redis
@@ -18,6 +19,7 @@ from shared.ledger import Ledger
 from shared.ledger.queue import BATCH, JudgeQueue, live_workers
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
+from tests import waiting
 from tests.conftest import RedisServer
 from tests.judge.worker_process import GO, WAITING
 from tests.judge.workers import Worker
@@ -49,11 +51,7 @@ def record_except_first(ledger: Ledger, first: str) -> list[SampleId]:
     return samples
 
 
-def until(true: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+until = partial(waiting.until, "what the judges do", every=0.02)
 
 
 def in_hand(redis: Redis) -> list[object]:

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Self
 
 from redis import Redis
@@ -70,12 +69,7 @@ class Worker:
             self._judge.judge_by = self._judge_by
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.rq.stop()
         await self._judge.close()
         await self.client.aclose()

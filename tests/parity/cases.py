@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from shared.schemas import StdioTests
+from tests.judge.tasks import fenced
 
 ECHO = "print(input())"
 
@@ -18,10 +19,6 @@ class Answer:
     completion: str
     tests: StdioTests
     timeout: float = 10
-
-
-def fenced(code: str) -> str:
-    return f"Here it is:\n```python\n{code}\n```\nDone."
 
 
 def stdio(*cases: tuple[str, str], fn_name: str | None = None) -> StdioTests:
@@ -38,6 +35,7 @@ def answers() -> list[Answer]:
         "extraction": _extractions(),
         "call": _calls(),
         "mix": _mixes(12),
+        "once": _once_different(),
         "time": _time_outs(),
     }
     return [
@@ -233,6 +231,22 @@ def _mixes(count: int) -> _Made:
         yield fenced(_ACTING), stdio(*chosen[: draw.randint(2, 4)])
 
 
+def _once_different() -> _Made:
+    """Answers on which the two did not agree once, though nothing says that they should not."""
+    reports = """\
+import sys, traceback
+try:
+    print(eval(input()))
+except SyntaxError as error:
+    traceback.print_exception(None, error, None)
+    sys.exit(1)"""
+    yield fenced(reports), stdio(("1 +", "1"), ("1", "1"))
+    hidden = "f = None\nclass Solution:\n    def f(self, a): return a"
+    yield fenced(hidden), stdio(("1", "1"), fn_name="f")
+    yield fenced("x = 1\nx is 1\nreturn 1"), stdio(("1", "1"))
+    yield fenced('x = "' + "a" * 30_000), stdio(("1", "1"))
+
+
 def _time_outs() -> _Made:
     """As few as show what there is: each costs its limit on both sides."""
     loop = "n = int(input())\nwhile n: pass\nprint(n)"
@@ -252,25 +266,6 @@ def compiled() -> Sequence[tuple[str, StdioTests]]:
         (read + "std::cout << m; }", stdio(("1", "1"), ("2", "2"), ("3", "3"))),
         ("int main() { return 0", stdio(("1", "1"))),
     ]
-
-
-def found_before() -> dict[str, Answer]:
-    """Answers on which the two did not agree once, though nothing says that they should not."""
-    reports = """\
-import sys, traceback
-try:
-    print(eval(input()))
-except SyntaxError as error:
-    traceback.print_exception(None, error, None)
-    sys.exit(1)"""
-    hidden = "f = None\nclass Solution:\n    def f(self, a): return a"
-    made = {
-        "a syntax error that the program reports": (reports, stdio(("1 +", "1"), ("1", "1"))),
-        "a method behind a name that is None": (hidden, stdio(("1", "1"), fn_name="f")),
-        "a warning before the syntax error": ("x = 1\nx is 1\nreturn 1", stdio(("1", "1"))),
-        "a syntax error in a long line": ('x = "' + "a" * 30_000, stdio(("1", "1"))),
-    }
-    return {name: Answer(name, fenced(code), tests) for name, (code, tests) in made.items()}
 
 
 def scripts(count: int, answers: Sequence[str]) -> list[StdioTests]:

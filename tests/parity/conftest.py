@@ -14,7 +14,9 @@ def scorer() -> Iterator[Scorer]:
         modules = verl.load()
     except verl.ScorerMissingError as error:
         pytest.skip(str(error))
-    with Scorer(modules) as scorer:
+    scorer = Scorer(modules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scorer.package, "check_correctness", scorer.recorded_check)
         yield scorer
 
 

@@ -3,19 +3,16 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
-from services.judge.calls import Task
 from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
-from services.judge.verdict import to_verdict
-from shared.config import Config, load_config
-from shared.schemas import Problem, StdioTests, Verdict
+from shared.schemas import StdioTests, Verdict
 from shared.statuses import FinalStatus
+from tests.judge.tasks import as_verdict, make_task, with_tests
 from tests.parity.cases import Answer
 from tests.parity.verl import NAME
-from tests.shared.ledgers import generation, problem
 
 MEMORY_MB = 1024
 _CONCURRENCY = 4
@@ -37,7 +34,10 @@ class Found:
 
 
 class Scorer:
-    """verl's functions. While it is open, their results per case are recorded."""
+    """verl's functions; ``recorded_check`` has to stand in the place of ``check_correctness``.
+
+    ``compute_score`` keeps the codes to itself, and they are what is to be compared.
+    """
 
     def __init__(self, modules: Mapping[str, ModuleType]) -> None:
         self.modules = modules
@@ -45,20 +45,7 @@ class Scorer:
         self._check = self.package.check_correctness
         self._last = threading.local()
 
-    def __enter__(self) -> Self:
-        # compute_score keeps the codes to itself, and they are what is to be compared.
-        self.package.check_correctness = self._recording_check
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.package.check_correctness = self._check
-
-    def _recording_check(self, **arguments: Any) -> tuple[list[Any], list[dict[str, Any]]]:
+    def recorded_check(self, **arguments: Any) -> tuple[list[Any], list[dict[str, Any]]]:
         self._last.codes, metadata = self._check(**arguments)
         return self._last.codes, metadata
 
@@ -101,34 +88,22 @@ def _found(codes: Sequence[Any], metadata: Any, score: float) -> Found:
     return Found([int(code) for code in codes], metadata, score)
 
 
-def config(answer: Answer, *overrides: str) -> Config:
-    return load_config(
-        None,
-        [
-            "judge.method=compute_score",
-            # verl takes a time-out as it comes.
-            "judge.confirm_timeouts=false",
-            f"sandbox.timeout={answer.timeout}",
-            f"sandbox.memory_limit_mb={MEMORY_MB}",
-            *overrides,
-        ],
-    )
-
-
 async def judge(sandbox: SandboxClient, answer: Answer, *overrides: str) -> Verdict:
     """Have our ``compute_score`` judge an answer.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable answer for a case.
     """
-    task = Task.of(config(answer, *overrides), _problem(answer.tests), answer.completion, sandbox)
-    judgement = await judge_answer(task)
-    made = generation(completion=answer.completion)
-    return to_verdict(made, judgement, task.attempts.requests, task.attempts.failures, "parity")
-
-
-def _problem(tests: StdioTests) -> Problem:
-    return problem(ground_truth=tests.model_dump_json(exclude_none=True))
+    options = (
+        "judge.method=compute_score",
+        "judge.confirm_timeouts=false",  # verl takes a time-out as it comes
+        f"sandbox.timeout={answer.timeout}",
+        f"sandbox.memory_limit_mb={MEMORY_MB}",
+        *overrides,
+    )
+    problem = with_tests(**answer.tests.model_dump(mode="json", exclude_none=True))
+    task = make_task(sandbox, problem, answer.completion, *options)
+    return as_verdict(await judge_answer(task), task.completion, task.attempts)
 
 
 # verl's names for what a case came to, under ours.
