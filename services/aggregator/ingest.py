@@ -11,7 +11,6 @@ from services.aggregator.index.writer import IndexWriter, JudgedSample, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
 from shared.ledger import Ledger, RunProgress, VerdictEvent, runs_progress
-from shared.ledger.runs import entry_order
 from shared.outlines import ProblemOutline
 from shared.run_record import DatasetRecord, Provenance, RunState
 from shared.schemas import SampleId
@@ -83,13 +82,6 @@ class Ingester:
         ledger = Ledger(self._redis, progress.run)
         if run is None or run.incarnation != progress.incarnation:
             run = self._writer.add_run(progress, _datasets(ledger))
-        last, position = map(entry_order, (progress.last_event, run.position))
-        if progress.last_event != "0" and last < position:
-            # Redis lost entries that it had acknowledged, and the clock that names the new ones is
-            # behind. They would be taken for old ones.
-            log.warning("a stream of verdicts went back, reading it again", run=run.run)
-            self._writer.rewind(run)
-            run = self._writer.runs()[progress.run]
         busy = progress.last_event != run.position and self._index(ledger, run)
         self._update_facts(ledger, run, progress)
         return busy

@@ -186,7 +186,6 @@ def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:
 # All answers to a problem, problems by runs, and scores
 
 
-S = FinalStatus
 STATUSES = {"+": S.SUCCESS, "-": S.WRONG_ANSWER, "!": S.API_ERROR}
 
 
@@ -248,12 +247,8 @@ async def test_scores_are_compared_with_the_run_before_of_the_same_protocol(
     for number, (right, timeout) in enumerate([(4, 10), (9, 5), (7, 10)]):
         begun = trained.BEGUN + number * trained.DAY
         run = f"r{number}"
-        ledger = trained.begin(
-            redis, run, str(tmp_path / run), name=run, model="m", begun=begun, timeout=timeout
-        )
-        trained.answer(ledger, begun, right)
-        ledger.set_state(RunState.JUDGED)
-        publish(ledger)
+        facts = {"name": run, "model": "m", "begun": begun, "timeout": timeout}
+        publish(trained.judged(redis, run, str(tmp_path / run), right, **facts))
     runs = await answer_to(redis, "/api/runs")
     scores = [runs[f"r{number}"]["scores"]["humaneval"] for number in range(3)]
     assert [round(score["metrics"]["accepted_at_1"] * 12) for score in scores] == [4, 9, 7]

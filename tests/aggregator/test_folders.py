@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import time
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.aggregator.process import Aggregator
 from tests.aggregator.reports import ANSWER, finished
 from tests.aggregator.runs import ask
 from tests.conftest import RedisServer
+from tests.page.compared import until_known
 from tests.shared.finished_runs import write_run
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "finished_run"
@@ -406,12 +406,9 @@ def test_the_aggregator_shows_the_runs_below_its_roots_and_stops_cleanly(
     roots = {"PLUMBLINE_OUTPUT_ROOTS": str(tmp_path / "outputs")}
     aggregator = Aggregator(redis_server.url, tmp_path / "aggregator", **roots)
     try:
-        until = time.monotonic() + 60
-        run: Any = None
-        while time.monotonic() < until and (run is None or run["reading"]):
-            with urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=30) as answer:
-                run = json.load(answer).get("a-0123")
-            time.sleep(0.1)
+        until_known(aggregator.url, "a-0123/samples/d1/p002/0")
+        with urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=30) as answer:
+            run = json.load(answer)["a-0123"]
         assert (run["verdicts"], run["folder"]) == (3, str(tmp_path / "outputs" / "a"))
         with urllib.request.urlopen(f"{aggregator.url}/metrics", timeout=30) as answer:
             assert "plumbline_samples{" not in answer.read().decode()

@@ -38,13 +38,9 @@ async def client(redis: Redis) -> AsyncIterator[TestClient]:
 
 def measured(redis: Redis, folder: Path, run: str, right: int, **given: Any) -> Path:
     """A published run; returns its folder."""
-    begun = given.pop("begun", trained.BEGUN)
-    facts = {"name": run, "model": f"model of {run}", "begun": begun, **given}
+    facts = {"name": run, "model": f"model of {run}", "begun": trained.BEGUN, **given}
     output = folder / run
-    ledger = trained.begin(redis, run, str(output), **facts)
-    trained.answer(ledger, begun, right)
-    ledger.set_state(RunState.JUDGED)
-    publish(ledger)
+    publish(trained.judged(redis, run, str(output), right, **facts))
     return output
 
 
@@ -72,22 +68,6 @@ async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
         assert one["metrics"].items() <= metrics.items()
     assert answer["groups"][0]["runs"] == 2
     assert answer["history"]["others"] == []
-
-
-async def test_runs_of_other_protocols_are_apart_with_what_differs(
-    redis: Redis, tmp_path: Path
-) -> None:
-    measured(redis, tmp_path, "one", 4)
-    measured(redis, tmp_path, "slow", 4, timeout=20)
-    found = (await history(redis, "one"))["history"]
-    assert [run["run"] for run in found["runs"]] == ["one"]
-    [other] = found["others"]
-    assert other["names"] == {"slow": "slow"}
-    differing = [
-        (difference["what"], difference["first"], difference["second"])
-        for difference in other["differences"]
-    ]
-    assert ("sandbox.timeout", "10.0", "20.0") in differing
 
 
 async def test_a_run_in_progress_shows_what_there_is(redis: Redis, tmp_path: Path) -> None:

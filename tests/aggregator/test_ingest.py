@@ -18,7 +18,6 @@ from services.aggregator.index.samples import samples_page
 from services.aggregator.index.signatures import signature_id
 from services.aggregator.ingest import Ingester
 from shared.ledger import Ledger, VerdictEvent
-from shared.ledger.keys import RunKeys
 from shared.run_record import RunState, make_plan
 from shared.schemas import FailedCase, JudgedCode, SampleId
 from shared.statuses import ExtractionReason, FinalStatus
@@ -43,13 +42,6 @@ def ledger(redis: Redis) -> Ledger:
 @pytest.fixture
 def ingester(redis: Redis) -> Ingester:
     return Ingester(redis)
-
-
-def judged(
-    ledger: Ledger, sample: SampleId, status: FinalStatus = FinalStatus.SUCCESS, **fields
-) -> None:
-    ledger.record(generation(sample))
-    assert ledger.record_verdict(verdict(generation(sample), status, **fields))
 
 
 def indexed(ingester: Ingester) -> dict[str, IndexedRun]:
@@ -119,9 +111,9 @@ def test_a_row_has_all_that_is_known_of_its_sample(ledger: Ledger, ingester: Ing
 def test_it_goes_on_where_it_was(ledger: Ledger, ingester: Ingester) -> None:
     assert ingester.catch_up() is False
     assert list(indexed(ingester)) == ["run-1"]
-    judged(ledger, SampleId("d1", "p1"))
+    judge(ledger, SampleId("d1", "p1"))
     assert ingester.catch_up() is True
-    judged(ledger, SampleId("d1", "p2"), FinalStatus.TIMEOUT)
+    judge(ledger, SampleId("d1", "p2"), FinalStatus.TIMEOUT)
     assert ingester.catch_up() is True
     assert ingester.catch_up() is False
     run = indexed(ingester)["run-1"]
@@ -133,7 +125,7 @@ def test_a_sample_judged_again_replaces_its_row_and_counts_as_another_verdict(
     ledger: Ledger, ingester: Ingester
 ) -> None:
     sample = SampleId("d1", "p1")
-    judged(ledger, sample, FinalStatus.API_ERROR)
+    judge(ledger, sample, FinalStatus.API_ERROR)
     ingester.catch_up()
     ledger.rejudge([(sample, generation(sample).completion_sha256)])
     ledger.record_verdict(verdict(generation(sample)))
@@ -147,7 +139,7 @@ def test_a_sample_whose_verdict_was_taken_away_has_no_row(
     ledger: Ledger, ingester: Ingester
 ) -> None:
     sample = SampleId("d1", "p1")
-    judged(ledger, sample, FinalStatus.API_ERROR)
+    judge(ledger, sample, FinalStatus.API_ERROR)
     ledger.rejudge([(sample, generation(sample).completion_sha256)])
     ingester.catch_up()
     assert rows(ingester) == []
@@ -159,7 +151,7 @@ def test_all_runs_are_followed_and_one_that_is_deleted_goes(
 ) -> None:
     other = Ledger(redis, "run-2")
     enter(other)
-    judged(other, SampleId("d1", "p1"))
+    judge(other, SampleId("d1", "p1"))
     ingester.catch_up()
     assert {name: run.verdicts for name, run in indexed(ingester).items()} == {
         "run-1": 0,
@@ -175,13 +167,13 @@ def test_all_runs_are_followed_and_one_that_is_deleted_goes(
 
 def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, ingester: Ingester) -> None:
     """What ``--force`` does takes less time than the aggregator's interval."""
-    judged(ledger, SampleId("d1", "p1"))
+    judge(ledger, SampleId("d1", "p1"))
     ingester.catch_up()
     ledger.delete()
     enter(ledger)
     ingester.catch_up()
     assert rows(ingester) == []
-    judged(ledger, SampleId("d1", "p2"))
+    judge(ledger, SampleId("d1", "p2"))
     ingester.catch_up()
     assert [row.problem_id for row in rows(ingester)] == ["p2"]
     assert verdict_events(ingester) == {("d1", "success"): 2}
@@ -218,8 +210,8 @@ def crash(*_arguments: object) -> None:
 def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
     redis: Redis, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    judged(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT)
-    judged(ledger, SampleId("d1", "p2"))
+    judge(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT)
+    judge(ledger, SampleId("d1", "p2"))
     database = open_database(tmp_path)
     crashed = Ingester(redis, database)
     with monkeypatch.context() as patched:
@@ -227,7 +219,7 @@ def test_a_crash_at_any_step_loses_nothing_and_counts_nothing_twice(
         with pytest.raises(CrashError):
             crashed.catch_up()
     database.close()
-    judged(ledger, SampleId("d1", "p2", 1))
+    judge(ledger, SampleId("d1", "p2", 1))
     database = open_database(tmp_path)
     heir = Ingester(redis, database)
     heir.catch_up()
@@ -241,7 +233,7 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
     redis: Redis, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
-        judged(ledger, SampleId("d1", f"p{number}"))
+        judge(ledger, SampleId("d1", f"p{number}"))
     database = open_database(tmp_path)
     monkeypatch.setattr("services.aggregator.index.writer.DELETED_AT_ONCE", 2)
     ingester = Ingester(redis, database)
@@ -268,13 +260,13 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
 def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
     redis: Redis, ledger: Ledger, ingester: Ingester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged(ledger, SampleId("d1", "p1"))
+    judge(ledger, SampleId("d1", "p1"))
     read = Ingester._read
 
     def read_late(*arguments):
         ledger.delete()
         enter(ledger)
-        judged(ledger, SampleId("d1", "p2"))
+        judge(ledger, SampleId("d1", "p2"))
         return read(*arguments)
 
     with monkeypatch.context() as patched:
@@ -283,31 +275,6 @@ def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
     ingester.catch_up()
     assert [row.problem_id for row in rows(ingester)] == ["p2"]
     assert verdict_events(ingester) == {("d1", "success"): 1}
-
-
-def test_a_stream_that_lost_its_end_is_read_on_by_a_clock_that_is_behind(
-    redis: Redis, ledger: Ledger, ingester: Ingester
-) -> None:
-    """A failover took back the last verdict; the new master gives entries smaller ids."""
-    stream = RunKeys(ledger.run).events
-    first, second, third = PLAN.samples()[:3]
-    redis.xadd(stream, {"sample": first.key, "status": "success", "accepted": 1}, id="1-0")
-    for sample in (first, second):
-        judged(ledger, sample)
-    ingester.catch_up()
-    (last,) = redis.xrevrange(stream, count=1)
-    redis.delete(stream)
-    ahead = int(last[0].partition(b"-")[0])
-    for number, sample in enumerate((first, third)):
-        fields = {"sample": sample.key, "status": "success", "accepted": 1}
-        redis.xadd(stream, fields, id=f"{ahead - 100 + number}-0")
-    ledger.record(generation(third))
-    again = verdict(generation(third)).model_dump_json()
-    redis.hset(RunKeys(ledger.run).verdicts, third.key, again)
-    ingester.catch_up()
-    assert (third.problem_id, third.sample_index) in {
-        (row.problem_id, row.sample_index) for row in rows(ingester)
-    }
 
 
 # `kill -9` while indexing: every verdict is ingested exactly once

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 from redis import Redis
@@ -13,13 +12,9 @@ from shared.schemas import SampleId
 from tests.aggregator.process import Aggregator
 from tests.aggregator.runs import begin, judge
 from tests.conftest import RedisServer
+from tests.page.compared import until_known
 from tests.shared.ledgers import problem, put_meta
 from tests.waiting import until
-
-
-def until_listed(aggregator: Aggregator) -> None:
-    url = f"{aggregator.url}/api/runs"
-    until("the run is listed", lambda: b"run-1" in urllib.request.urlopen(url).read(), every=0.02)
 
 
 def test_it_ends_for_a_damaged_index_and_builds_it_again(
@@ -31,7 +26,7 @@ def test_it_ends_for_a_damaged_index_and_builds_it_again(
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     first = Aggregator(redis_server.url, tmp_path / "first", PLUMBLINE_INDEX_DIR=str(index))
-    until_listed(first)
+    until_known(first.url, "run-1")
     file = index / "index.sqlite"
     with file.open("r+b") as opened:
         opened.seek(4096)
@@ -43,7 +38,7 @@ def test_it_ends_for_a_damaged_index_and_builds_it_again(
     assert "the index is damaged" in said
     assert "Traceback" not in said
     second = Aggregator(redis_server.url, tmp_path / "second", PLUMBLINE_INDEX_DIR=str(index))
-    until_listed(second)
+    until_known(second.url, "run-1")
     assert second.terminate() == 0
 
 

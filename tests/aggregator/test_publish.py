@@ -21,8 +21,9 @@ from shared.run_record import RunState, make_plan
 from shared.schemas import Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus, TokenSource
 from tests.aggregator.reports import finished
+from tests.aggregator.runs import begin
 from tests.disks import files_up_to
-from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
+from tests.shared.ledgers import generation, problem, put_meta, verdict
 
 PROBLEMS = [problem("p1"), problem("p2"), problem("p3"), problem("q", "d2")]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
@@ -38,13 +39,8 @@ STATUSES = {
 @pytest.fixture
 def ledger(redis: Redis, tmp_path: Path) -> Ledger:
     """A run with every completion and no verdict."""
-    return entered(redis, tmp_path, PROBLEMS)
-
-
-def entered(redis: Redis, folder: Path, problems: list[Problem]) -> Ledger:
-    ledger = Ledger(redis, "run-1")
-    meta = {"output": str(folder), "fingerprint": "f", "name": "n", "state": "judged"}
-    enter(ledger, problems, PLAN, **meta)
+    meta = {"output": str(tmp_path), "fingerprint": "f", "name": "n", "state": "judged"}
+    ledger = begin(redis, PROBLEMS, **meta)
     for sample in reversed(PLAN.samples()):
         ledger.record(made(sample))
     ledger.add_active_seconds(2.0)
@@ -132,21 +128,6 @@ def test_the_summary(ledger: Ledger, tmp_path: Path) -> None:
     assert d1["cost_per_solved_tokens"] == 100
     assert d1["total_spend_per_solved_tokens"] == 300
     assert summary["d2"]["accepted_at_1"] == 1
-
-
-def test_problems_with_many_answers_have_a_rate_without_them(redis: Redis, tmp_path: Path) -> None:
-    marked = [problem("p1", quality="many_answers,duplicate_tests"), *PROBLEMS[1:]]
-    ledger = entered(redis, tmp_path, marked)
-    judge_all(ledger)
-    publish(ledger)
-    d1, d2 = read(tmp_path, artifacts.SUMMARY).values()
-    assert (d1["many_answers_problems"], d2["many_answers_problems"]) == (1, 0)
-    assert d1["accepted_at_1"] == pytest.approx(1 / 3)
-    assert d1["accepted_at_1_single_answer"] == 0
-    assert d2["accepted_at_1_single_answer"] == d2["accepted_at_1"] == 1
-    lines = (tmp_path / artifacts.PROBLEMS).read_text().splitlines()
-    qualities = [json.loads(line)["quality"] for line in lines]
-    assert qualities == ["many_answers,duplicate_tests", "", "", ""]
 
 
 def test_slices_and_problems(redis: Redis, tmp_path: Path) -> None:

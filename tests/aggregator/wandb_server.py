@@ -23,13 +23,13 @@ class Fault:
 
     Attributes:
         path: ``/graphql``, ``/files`` (the stream of metrics) or ``/storage`` (uploads).
-        status: HTTP status; None for no answer at all.
+        status: HTTP status.
         message: What the answer's errors say.
     """
 
     path: str
-    status: HTTPStatus | None = None
-    message: str = ""
+    status: HTTPStatus
+    message: str
 
 
 class WandbServer(ThreadingHTTPServer):
@@ -40,7 +40,6 @@ class WandbServer(ThreadingHTTPServer):
     def __init__(self, fault: Fault | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.fault = fault
-        self.closing = threading.Event()
         self.runs: list[Json] = []
         self.keys: set[str | None] = set()
         self.history: list[Json] = []
@@ -123,10 +122,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)
         fault = self.server.fault
         if fault and self.path.startswith(fault.path):
-            if fault.status is None:
-                self.server.closing.wait()
-                self.close_connection = True
-                return
             self._reply({"errors": [{"message": fault.message}]}, fault.status)
         elif self.path == "/graphql":
             self._graphql(json.loads(body))
@@ -170,7 +165,6 @@ def wandb_server(fault: Fault | None = None) -> Iterator[WandbServer]:
         try:
             yield server
         finally:
-            server.closing.set()
             server.shutdown()
 
 

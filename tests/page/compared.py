@@ -9,11 +9,11 @@ from redis import Redis
 
 from shared.config import load_config
 from shared.ledger import Ledger
-from shared.run_record import RunState, make_plan
+from shared.run_record import RunState
 from shared.schemas import FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
-from tests.aggregator.runs import judge
-from tests.shared.ledgers import enter, problem
+from tests.aggregator.runs import begin, judge
+from tests.shared.ledgers import problem
 from tests.waiting import until
 
 S = FinalStatus
@@ -47,10 +47,8 @@ def write(
 ) -> Ledger:
     problems = [_problem(name, i) for name in DATASETS for i in range(20)]
     settings = [*overrides, *(["judge.max_timeouts=7"] if run == "other" else [])]
-    ledger = Ledger(books, run)
     facts = {"name": run, "model": f"model-{run}", "started_at": 1_750_000_000.0, "output": output}
-    plan = make_plan(problems, lambda _problem: range(1))
-    enter(ledger, problems, plan, config=load_config(None, settings), **facts)
+    ledger = begin(books, problems, run, config=load_config(None, settings), **facts)
     for dataset in DATASETS:
         for number, letter in enumerate(answers):
             _judge(ledger, SampleId(dataset, problem_id(dataset, number)), letter, run)

@@ -8,11 +8,10 @@ from redis import Redis
 from shared.case_records import SampleCases
 from shared.config import load_config
 from shared.ledger import Ledger
-from shared.run_record import make_plan
 from shared.schemas import CaseResult, FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
-from tests.aggregator.runs import judge
-from tests.shared.ledgers import enter, problem
+from tests.aggregator import runs
+from tests.shared.ledgers import problem
 
 # Each would set the global `canary`, or leave an element of the class `made`, where it is taken
 # for anything but text. The address is one that no resolver knows.
@@ -45,6 +44,7 @@ TEXTS = {
     "prototype": "__proto__",
     "constructor": "constructor",
     "dots": "a/../../b",
+    "separators": "a/b c#d?e&f=1+2;g,h{i}",
     "percent": "%3Cscript%3E %2e%2e%2f %00 %",
     "ansi": "\x1b[31mred\x1b[0m \x1b[2J\x1b]8;;http://evil.invalid\x07click\x1b]8;;\x07 \x9b1m",
     "override": "\u202egnp.exe\u202c user\u2066\u2067x\u2069 \u200e\u200f\u061c",
@@ -71,7 +71,7 @@ LARGE = {
     "quote": "'" + "\\'" * 500_000,
     "fence": "```" + " " * 1_000_000 + "x",
 }
-RUN = "<img class=made src=x onerror=canary=1>\u202e-\"'%2F?#"
+RUN = "<img class=made src=x onerror=canary=1>\u202e-\"'%2F?#{a}+; --"
 _STATUSES = list(FinalStatus)
 
 
@@ -82,11 +82,9 @@ def begin(books: Redis, run: str, output: str, large: Collection[str]) -> Ledger
     """
     problems = [_problem(text) for text in TEXTS.values()]
     problems += [_large_problem(name, text) for name, text in LARGE.items() if name in large]
-    plan = make_plan(problems, lambda _problem: range(1))
-    ledger = Ledger(books, run)
+    config = load_config(None, ["output.cases=failed"])
     facts = {"name": RUN, "model": TEXTS["image"], "started_at": 1_700_000_000.0, "output": output}
-    enter(ledger, problems, plan, config=load_config(None, ["output.cases=failed"]), **facts)
-    return ledger
+    return runs.begin(books, problems, run, config=config, **facts)
 
 
 def judge_all(ledger: Ledger, large: Collection[str]) -> None:
@@ -111,7 +109,7 @@ def _judge(ledger: Ledger, sample: SampleId, text: str, status: FinalStatus) -> 
     result = CaseResult(
         case_index=0, status=status, actual=text + "!", stderr=text, compile_stderr=text
     )
-    judge(
+    runs.judge(
         ledger,
         sample,
         status,

@@ -8,12 +8,12 @@ from redis import Redis
 from shared.case_records import SampleCases
 from shared.config import load_config
 from shared.ledger import Ledger
-from shared.run_record import RunState, make_plan
+from shared.run_record import RunState
 from shared.schemas import CaseResult, FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
-from tests.aggregator.runs import judge
+from tests.aggregator import runs
 from tests.page.compared import wait
-from tests.shared.ledgers import enter, problem
+from tests.shared.ledgers import problem
 
 DATASETS = ("codecontests_valid", "humaneval")
 PER_DATASET = 60
@@ -43,13 +43,9 @@ def samples() -> list[SampleId]:
 
 def begin(books: Redis, run: str, output: str) -> Ledger:
     """A running run that owes all samples."""
-    problems = [_problem(sample) for sample in samples()]
-    plan = make_plan(problems, lambda _problem: range(1))
-    ledger = Ledger(books, run)
     config = load_config(None, ["output.cases=all"])
     facts = {"name": run, "model": "org/model", "started_at": BEGUN, "output": output, **ASKED}
-    enter(ledger, problems, plan, config=config, **facts)
-    return ledger
+    return runs.begin(books, list(map(_problem, samples())), run, config=config, **facts)
 
 
 def judge_some(ledger: Ledger, first: int, last: int) -> None:
@@ -62,7 +58,9 @@ def judge_some(ledger: Ledger, first: int, last: int) -> None:
             "gen_time": 1.5,
             "finished_at": BEGUN + number,
         }
-        judge(ledger, samples()[number], status, made, _cases(status), **_found(status, number))
+        runs.judge(
+            ledger, samples()[number], status, made, _cases(status), **_found(status, number)
+        )
 
 
 def _found(status: FinalStatus, number: int) -> dict[str, object]:

@@ -13,7 +13,7 @@ from tests.cli.commands import plumb
 from tests.page import compared
 from tests.page.conftest import Visit
 from tests.page.quiet import assert_quiet
-from tests.page.views import Looks, assert_reached_by_keyboard, assert_readable_in
+from tests.page.views import Looks, assert_reached_by_keyboard, assert_readable_in, open_at
 
 pytestmark = pytest.mark.browser
 
@@ -46,13 +46,6 @@ def urls(address: str) -> dict[str, str]:
     return {view: f"{address}/{where}" for view, where in VIEWS.items()}
 
 
-def show(page: Page, url: str) -> None:
-    """Load a view anew."""
-    page.goto("about:blank")
-    page.goto(url)
-    expect(page.locator("main h1")).to_be_visible()
-
-
 def cells(page: Page, region: str, row: str) -> list[str]:
     """The texts of the first row of a table in which a text stands."""
     table = page.get_by_role("region", name=region, exact=True)
@@ -67,7 +60,7 @@ def test_every_view_is_readable_reached_by_keyboard_and_what_is_drawn_has_a_name
     for view, url in urls.items():
         watch.requests.clear()
         page.set_viewport_size({"width": 1280, "height": 900})
-        show(page, url)
+        open_at(page, url)
         expect(page.locator("main")).not_to_contain_text("Loading")
         if view == "four":
             page.locator("details", has_text="Problems × runs").evaluate("one => (one.open = true)")
@@ -81,14 +74,14 @@ def test_every_view_is_readable_reached_by_keyboard_and_what_is_drawn_has_a_name
 
 
 def test_runs_are_chosen_on_the_page_of_all_runs(address: str, page: Page) -> None:
-    show(page, f"{address}/")
+    open_at(page, f"{address}/")
     for run in ("base", "tuned"):
         page.get_by_label(f"Compare {run}").focus()
         page.keyboard.press("Space")
     page.get_by_role("link", name="Compare 2 runs").click()
     expect(page.locator("h1")).to_have_text("Compare 2 runs")
     assert page.url.endswith(PAIR)
-    show(page, f"{address}/#/run/tuned")
+    open_at(page, f"{address}/#/run/tuned")
     page.get_by_role("link", name="Compare with another run").click()
     page.get_by_label("Compare with").select_option("base")
     expect(page.locator("main dl dd a").first).to_have_text("tuned")
@@ -97,7 +90,7 @@ def test_runs_are_chosen_on_the_page_of_all_runs(address: str, page: Page) -> No
 
 
 def test_other_protocols_are_named_before_any_number(address: str, page: Page) -> None:
-    show(page, f"{address}/#/compare?runs=base,other")
+    open_at(page, f"{address}/#/compare?runs=base,other")
     block = page.locator(".comparison")
     expect(block.get_by_role("alert")).to_contain_text(
         "judge.max_timeouts is 4 in base and 7 in other"
@@ -108,10 +101,10 @@ def test_other_protocols_are_named_before_any_number(address: str, page: Page) -
     assert above is not None
     assert below is not None
     assert above["y"] + above["height"] <= below["y"]
-    show(page, f"{address}/{PAIR}")
+    open_at(page, f"{address}/{PAIR}")
     expect(page.locator(".comparison [role=alert]")).to_have_count(0)
     expect(page.locator(".comparison")).to_contain_text("19 samples are paired; left out: 1")
-    show(page, f"{address}/#/compare?runs=base,moving")
+    open_at(page, f"{address}/#/compare?runs=base,moving")
     expect(page.locator("main")).to_contain_text("running: 34 samples without a verdict so far")
     page.set_viewport_size({"width": 390, "height": 900})
     shown = page.get_by_role("region", name="moving against base").locator("tbody tr").first
@@ -121,9 +114,9 @@ def test_other_protocols_are_named_before_any_number(address: str, page: Page) -
 
 
 def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], page: Page) -> None:
-    show(page, urls["pair"])
+    open_at(page, urls["pair"])
     expect(page.locator("summary", has_text="Problems × runs")).to_have_count(0)
-    show(page, urls["four"])
+    open_at(page, urls["four"])
     page.locator("summary", has_text="Problems × runs").click()
     table = page.get_by_role("region", name="Problems by runs")
     expect(table.locator("tbody tr")).to_have_count(20)
@@ -145,7 +138,7 @@ def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], page: 
 
 
 def test_the_problems_that_no_run_solves_are_one_click_away(address: str, page: Page) -> None:
-    show(page, f"{address}/")
+    open_at(page, f"{address}/")
     page.get_by_role("link", name="Problems of codecontests_valid").click()
     expect(page.locator("h1")).to_have_text("Problems of codecontests_valid")
     rows = page.get_by_role("region", name="Problems by runs").locator("tbody tr")
@@ -159,7 +152,7 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
     address: str, visit: Visit
 ) -> None:
     page, _watch = visit()
-    show(page, f"{address}/{PAIR}")
+    open_at(page, f"{address}/{PAIR}")
     page.get_by_role("button", name="1 samples: success in base, wrong_answer in tuned").focus()
     page.keyboard.press("Enter")
     row = page.get_by_role("region", name="Samples").locator("tr.row")
@@ -184,7 +177,7 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
     expect(opened).to_have_count(0)
     expect(row.locator("a")).to_be_focused()
     other, _ = visit()
-    show(other, where)
+    open_at(other, where)
     expect(other.locator(".opened article h3").first).to_have_text("1501_A. Pairs")
     expect(other.get_by_label("Status in base")).to_have_value("success")
     other.keyboard.press("Escape")
@@ -200,7 +193,7 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
 def test_a_choice_made_while_the_list_of_another_data_set_loads_is_kept(
     address: str, page: Page
 ) -> None:
-    show(page, f"{address}/{PAIR}")
+    open_at(page, f"{address}/{PAIR}")
     held: list[Route] = []
     page.route("**/api/compare/flips*", lambda route: held.append(route))
     page.get_by_label("Data set").select_option("humaneval")
@@ -230,7 +223,7 @@ def until_asked(page: Page, held: list[Route], kinds: list[str | None]) -> None:
 
 
 def test_slices_show_their_flips(address: str, page: Page) -> None:
-    show(page, f"{address}/{PAIR}")
+    open_at(page, f"{address}/{PAIR}")
     page.locator("summary", has_text="Slices").click()
     table = page.get_by_role("region", name="Slices")
     table.get_by_role("button", name="hard").click()
@@ -246,7 +239,7 @@ def test_the_page_and_the_json_agree_to_the_last_printed_digit(
     urls: dict[str, str], page: Page, runs: Path
 ) -> None:
     document = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
-    show(page, urls["pair"])
+    open_at(page, urls["pair"])
     for dataset, one in document.items():
         accepted = one["accepted_at_1"]
         low, high = accepted["ci95"]

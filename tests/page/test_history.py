@@ -1,13 +1,11 @@
 """History and performance in a browser: both widths and themes, keyboard, hostile names."""
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from redis import Redis
 
-from shared.run_record import RunState
 from tests.conftest import RedisServer
 from tests.page import trained
 from tests.page.compared import wait
@@ -33,24 +31,17 @@ def report(
         name, model = f"step {number}", f"ckpt/step_{10 ** (4 - number)}"
         if f"ckpt-{number}" == HOSTILE:
             name, model = trained.hostile_names()
-        published.append(_judged(books, f"ckpt-{number}", folder, right, name, model, begun))
-    published.append(_judged(books, SLOW, folder, 5, "slow", "m", trained.BEGUN, timeout=20))
+        facts = {"name": name, "model": model, "begun": begun}
+        run = f"ckpt-{number}"
+        published.append(trained.judged(books, run, f"{folder}/{run}", right, **facts))
+    facts = {"name": SLOW, "model": "m", "begun": trained.BEGUN, "timeout": 20}
+    published.append(trained.judged(books, SLOW, f"{folder}/{SLOW}", 5, **facts))
     now = trained.BEGUN + 6 * trained.DAY
     output = str(folder / "moving")
     moving = trained.begin(books, "moving", output, name="moving", model="z", begun=now)
     trained.answer(moving, now, 9, first=6)
     wait(*published)
     return (folder / "ckpt-1" / "report.html").as_uri()
-
-
-def _judged(
-    books: Redis, run: str, folder: Path, right: int, name: str, model: str, begun: float, **of: Any
-) -> Any:
-    output = str(folder / run)
-    ledger = trained.begin(books, run, output, name=name, model=model, begun=begun, **of)
-    trained.answer(ledger, begun, right)
-    ledger.set_state(RunState.JUDGED)
-    return ledger
 
 
 def opened(page: Page, url: str) -> None:

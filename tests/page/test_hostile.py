@@ -20,7 +20,7 @@ from tests.page.compared import until_known, wait
 from tests.page.conftest import Visit, new_page
 from tests.page.hostile import LARGE, RUN, TEXTS
 from tests.page.quiet import MOST, Watch, assert_quiet, path, shown
-from tests.page.views import choose
+from tests.page.views import choose, open_at
 
 pytestmark = pytest.mark.browser
 
@@ -63,13 +63,6 @@ def reader(browser: Browser, place: Place) -> Iterator[tuple[Page, Watch]]:
     page.goto(place.url)
     yield page, watch
     page.context.close()
-
-
-def open_at(page: Page, url: str) -> None:
-    """Load the page anew, and wait until it shows something."""
-    page.goto("about:blank")
-    page.goto(url)
-    expect(page.locator("main h1")).to_be_visible()
 
 
 def sample_path(name: str) -> str:

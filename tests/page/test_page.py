@@ -26,7 +26,7 @@ from tests.conftest import RedisServer
 from tests.page import plain
 from tests.page.compared import until_known
 from tests.page.conftest import Visit
-from tests.page.views import Looks, assert_reached_by_keyboard, assert_readable_in, choose
+from tests.page.views import Looks, assert_reached_by_keyboard, assert_readable_in, choose, open_at
 from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.browser
@@ -82,9 +82,7 @@ def urls(address: str, report: str) -> dict[str, str]:
 
 def show(page: Page, url: str) -> None:
     """Load a view anew."""
-    page.goto("about:blank")
-    page.goto(url)
-    expect(page.locator("main h1")).to_be_visible()
+    open_at(page, url)
     if page.locator(".samples").count():
         expect(page.locator("tr.row")).not_to_have_count(0)
 

@@ -1,15 +1,17 @@
 """Fixture of a training: checkpoints that are measured by one protocol, and runs beside them."""
 
+from typing import Any
+
 from redis import Redis
 
 from shared.config import load_config
 from shared.ledger import Ledger
-from shared.run_record import make_plan
+from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
-from tests.aggregator.runs import judge
+from tests.aggregator import runs
 from tests.page.hostile import TEXTS
-from tests.shared.ledgers import enter, problem
+from tests.shared.ledgers import problem
 
 DATASETS = ("humaneval", "mbpp_reg")
 PER_DATASET = 12
@@ -22,10 +24,16 @@ def begin(
 ) -> Ledger:
     """A running run that owes all samples."""
     problems = [problem(f"{kind}_{i:02}", kind) for kind in DATASETS for i in range(PER_DATASET)]
-    ledger = Ledger(books, run)
     facts = {"name": name, "model": model, "started_at": begun, "output": output}
     config = load_config(None, [f"sandbox.timeout={timeout}"])
-    enter(ledger, problems, make_plan(problems, lambda _problem: range(1)), config=config, **facts)
+    return runs.begin(books, problems, run, config=config, **facts)
+
+
+def judged(books: Redis, run: str, output: str, right: int, *, begun: float, **of: Any) -> Ledger:
+    """A run of which all samples are judged, ``right`` of each data set accepted."""
+    ledger = begin(books, run, output, begun=begun, **of)
+    answer(ledger, begun, right)
+    ledger.set_state(RunState.JUDGED)
     return ledger
 
 
@@ -37,7 +45,7 @@ def answer(ledger: Ledger, begun: float, right: int, first: int = 0) -> None:
             if i == PER_DATASET - 1:
                 status = FinalStatus.TIMEOUT
             passed = 1.0 if status is FinalStatus.SUCCESS else 0.0
-            judge(
+            runs.judge(
                 ledger,
                 SampleId(kind, f"{kind}_{i:02}"),
                 status,

@@ -31,6 +31,13 @@ _REACHABLE = """[...document.querySelectorAll(
   .filter((one) => one.checkVisibility()).length"""
 
 
+def open_at(page: Page, url: str) -> None:
+    """Load a view anew, and wait until it shows something."""
+    page.goto("about:blank")
+    page.goto(url)
+    expect(page.locator("main h1")).to_be_visible()
+
+
 def assert_reached_by_keyboard(page: Page, view: str) -> None:
     """Each control has a name, and Tab reaches it once, in sight and with its focus shown."""
     session = page.context.new_cdp_session(page)

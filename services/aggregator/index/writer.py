@@ -208,11 +208,6 @@ class IndexWriter:
         with self._database.read() as connection:
             return set(read_facts(connection, run.id, problems))
 
-    def rewind(self, run: KnownRun) -> None:
-        """Begin again at the first entry of a stream that has lost its last ones; rows stay."""
-        with self._database.write() as connection:
-            connection.execute("UPDATE runs SET position = '0', events = 0 WHERE id = ?", (run.id,))
-
     def apply(
         self,
         run: KnownRun,
