@@ -5,7 +5,7 @@ Source: SandboxFusion 469de08, ``sandbox/datasets``.
 
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, TypeVar
@@ -18,6 +18,7 @@ from shared.checkers import lines
 from shared.foreign_json import first_errors
 from shared.harness.sandbox_api import (
     CommandResult,
+    CommandStatus,
     EvalResult,
     EvalTest,
     FromJson,
@@ -304,7 +305,7 @@ async def judge(request: SubmitRequest, plan: Plan, run: Run) -> EvalResult:
             failed = "Failed to check stdio test case" if case else "failed to request sandbox"
             raise DatasetError(f"{failed}: {answer.message}", HTTPStatus.INTERNAL_SERVER_ERROR)
         left -= _characters(answer)
-        answer = answer if left >= 0 else _without_output(answer)
+        answer = answer if left >= 0 else _over_limit()
         tests.append(_test(case, answer, whole=bool(options.get("return_full_case"))))
         if left < 0 or not (tests[-1].passed or options.get("run_all_cases")):
             break
@@ -332,22 +333,13 @@ def _characters(answer: RunCodeResponse) -> int:
     return sum(len(result.stdout or "") + len(result.stderr or "") for result in results)
 
 
-def _without_output(answer: RunCodeResponse) -> RunCodeResponse:
+def _over_limit() -> RunCodeResponse:
     """Return the response of a run that was killed for its output."""
     message = f"output limit of {OUTPUT_LIMIT} characters for all runs of a submit exceeded\n"
-    emptied = {"stdout": "", "stderr": message}
-    killed = emptied | {"return_code": -signal.SIGKILL}
-    return answer.model_copy(
-        update={
-            "status": RunStatus.FAILED,
-            "compile_result": _updated(answer.compile_result, emptied),
-            "run_result": _updated(answer.run_result, killed),
-        }
+    killed = CommandResult(
+        status=CommandStatus.FINISHED, return_code=-signal.SIGKILL, stdout="", stderr=message
     )
-
-
-def _updated(result: CommandResult | None, update: Mapping[str, object]) -> CommandResult | None:
-    return result.model_copy(update=dict(update)) if result else None
+    return RunCodeResponse(status=RunStatus.FAILED, run_result=killed)
 
 
 def _shortened(case: StdioCase) -> StdioCase:

@@ -23,6 +23,12 @@ def _answer(code: str, *verdicts: FinalStatus, dangerous: bool = False) -> Hosti
     return Hostile(head + textwrap.dedent(code).strip(), frozenset(verdicts), dangerous)
 
 
+_TO_OTHERS = """
+for name in os.listdir('/proc'):
+    if name.isdigit() and int(name) not in (1, os.getpid()):
+        try: os.kill(int(name), {})
+        except OSError: pass
+"""
 # Their output is right, so SUCCESS is the right verdict for what the harness copes with.
 ANSWERS = {
     # Processes
@@ -91,22 +97,10 @@ ANSWERS = {
     "all killed": _answer("os.kill(-1, 9); print(n * 2)", ERROR, SUCCESS, dangerous=True),
     "group killed": _answer("os.killpg(0, 9); print(n * 2)", ERROR),
     "others killed": _answer(
-        """
-        for name in os.listdir('/proc'):
-            if name.isdigit() and int(name) not in (1, os.getpid()):
-                try: os.kill(int(name), 9)
-                except OSError: pass
-        print(n * 2)
-        """, ERROR, SUCCESS, dangerous=True,
+        f"{_TO_OTHERS.format(9)}print(n * 2)", ERROR, SUCCESS, dangerous=True
     ),
     "others stopped": _answer(
-        """
-        for name in os.listdir('/proc'):
-            if name.isdigit() and int(name) not in (1, os.getpid()):
-                try: os.kill(int(name), 19)
-                except OSError: pass
-        print(n * 2)
-        """, LATE, ERROR, SUCCESS, dangerous=True,
+        f"{_TO_OTHERS.format(19)}print(n * 2)", LATE, ERROR, SUCCESS, dangerous=True
     ),
     # Time
     "sleeps": _answer("print(n * 2, flush=True); time.sleep(1000)", LATE),

@@ -1,6 +1,4 @@
 import os
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,16 +9,9 @@ from shared.harness.sandbox_api import RunCodeRequest
 from tests.hostile.machine import SLOTS, Machine
 from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401
 from tests.judge.pools import OpenPool
+from tests.sandbox.conftest import temp_root as temp_root
 
 FOREIGN = os.environ.get("SANDBOX_URL", "")
-
-
-@pytest.fixture(scope="session")
-def temp_root() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hostile"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -430,29 +430,14 @@ _RIGHT = {
     "plain": "def f(x): return [2 * n for n in x]",
     "generator": "def f(x):\n    for n in x: yield 2 * n",
     "map": "def f(x): return map(lambda n: 2 * n, x)",
-    "tuple": "def f(x): return tuple(2 * n for n in x)",
-    "named tuple": """
-        from collections import namedtuple
-        def f(x): return namedtuple("P", [f"n{i}" for i in range(len(x))])(*[2 * n for n in x])
-        """,
-    "deque": "from collections import deque\ndef f(x): return deque(2 * n for n in x)",
     "array": "import array\ndef f(x): return array.array('q', [2 * n for n in x])",
-    "list of its own": "class L(list): pass\ndef f(x): return L(2 * n for n in x)",
     "iterable of its own": """
         class Twice:
             def __init__(self, x): self.x = x
             def __iter__(self): return (2 * n for n in self.x)
         f = Twice
         """,
-    "enumeration": """
-        import enum
-        def f(x): return list(enum.IntEnum("E", [(f"n{n}", 2 * n) for n in x])) if x else []
-        """,
-    "fractions": "from fractions import Fraction\ndef f(x): return [Fraction(4 * n, 2) for n in x]",
-    "decimals": "from decimal import Decimal\ndef f(x): return [Decimal(n) * 2 for n in x]",
-    "floats": "def f(x): return [2.0 * n for n in x]",
     "keys": "def f(x): return dict.fromkeys(2 * n for n in x).keys()",
-    "counter": "from collections import Counter\ndef f(x): return Counter(2 * n for n in x)",
     "in place": "def f(x):\n    for i, n in enumerate(x): x[i] = 2 * n\n    return x",
     "argument emptied": "def f(x):\n    y = []\n    while x: y.append(2 * x.pop(0))\n    return y",
     "prints": "def f(x):\n    print('x' * 10**6, x)\n    return [2 * n for n in x]\nprint(f([1]))",

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,15 +44,12 @@ CORE = {
 # Load can only make a program look slower, so the judge would run these again.
 ATTEMPTS = 3
 
-Runs = Callable[[str, list[str]], CallResult]
+Run = Callable[[str, str, str], Awaitable[CallResult]]
+"""Runs code in a language, with the work as its input."""
 
 
 def late(run: CaseRun) -> bool:
     return lateness(run, LIMIT, KILLED_AT, alone=True) is not Lateness.IN_TIME
-
-
-def language(name: str) -> str:
-    return "cpp" if name in CPP else "python"
 
 
 def fault(much: CallResult, little: CallResult) -> str | None:
@@ -84,28 +81,27 @@ async def check_slot(rung: str, programs: dict[str, str]) -> None:
     except IsolationError as error:
         unavailable(rung, error)
     pool = OpenPool([str(server.make_url("")).rstrip("/")])
-    faults = {}
+
+    async def run(code: str, language: str, work: str) -> CallResult:
+        request = {"code": code, "language": language, "inputs": [work], "limits": LIMITS}
+        return await client.run_cases(RunCasesRequest.model_validate(request), Attempts())
+
     try:
         async with SandboxClient(pool, max_attempts=2, retry_budget=30) as client:
-            for name, code in programs.items():
-                faults[name] = await fault_in_slot(client, name, code)
+            await check(run, programs)
     finally:
         await server.close()
+
+
+async def check(run: Run, programs: dict[str, str]) -> None:
+    faults = {name: await fault_of(run, name, code) for name, code in programs.items()}
     assert not any(faults.values()), {name: text for name, text in faults.items() if text}
 
 
-async def fault_in_slot(client: SandboxClient, name: str, code: str) -> str | None:
-    reason = None
+async def fault_of(run: Run, name: str, code: str) -> str | None:
+    language, reason = "cpp" if name in CPP else "python", None
     for _ in range(ATTEMPTS):
-        much, little = [
-            await client.run_cases(
-                RunCasesRequest.model_validate(
-                    {"code": code, "language": language(name), "inputs": [work], "limits": LIMITS}
-                ),
-                Attempts(),
-            )
-            for work in (MUCH, LITTLE)
-        ]
+        much, little = [await run(code, language, work) for work in (MUCH, LITTLE)]
         reason = fault(much, little)
         if reason is None or not late(much.cases[0]):
             return reason
@@ -125,38 +121,21 @@ def folder_for(user: str) -> Iterator[Path]:
         yield Path(name)
 
 
-def test_no_work_escapes_the_harness() -> None:
+async def test_no_work_escapes_the_harness() -> None:
     """As in a SandboxFusion, where the case runner arrives as files."""
     with folder_for(USERS[-1]) as folder:
-        check_harness(folder, CORE)
+        await check_harness(folder, CORE)
 
 
 @pytest.mark.nightly
 @pytest.mark.alone
-def test_no_work_of_any_program_escapes_the_harness(folder: Path) -> None:
-    check_harness(folder, PROGRAMS)
+async def test_no_work_of_any_program_escapes_the_harness(folder: Path) -> None:
+    await check_harness(folder, PROGRAMS)
 
 
-def check_harness(folder: Path, programs: dict[str, str]) -> None:
-    faults = {name: fault_in_harness(folder, name, code) for name, code in programs.items()}
-    assert not any(faults.values()), {name: text for name, text in faults.items() if text}
+async def check_harness(folder: Path, programs: dict[str, str]) -> None:
+    async def run(code: str, language: str, work: str) -> CallResult:
+        words = folder, PYTHONS[0], code.encode(), [work.encode()]
+        return harness(*words, limits=LIMITS, language=language)[0]
 
-
-def fault_in_harness(folder: Path, name: str, code: str) -> str | None:
-    reason = None
-    for _ in range(ATTEMPTS):
-        much, little = [
-            harness(
-                folder,
-                PYTHONS[0],
-                code.encode(),
-                [work.encode()],
-                limits=LIMITS,
-                language=language(name),
-            )[0]
-            for work in (MUCH, LITTLE)
-        ]
-        reason = fault(much, little)
-        if reason is None or not late(much.cases[0]):
-            return reason
-    return reason
+    await check(run, programs)

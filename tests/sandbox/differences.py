@@ -22,20 +22,6 @@ DIFFERENCES: dict[str, str] = {
     "ae_wrong": "datasets",
     "he_freeform_missing_test_field": "bad-record",
     "oj_sql_sandbox_error_after_5_tries": "no-retries",
-    "get_metrics_function_mbpp": "endpoints",
-    "list_ids_mbpp_provided": "endpoints",
-    "get_prompt_ae_context_en": "endpoints",
-    "get_prompt_ae_context_no_locale_500": "endpoints",
-    "get_prompt_ae_template": "endpoints",
-    "get_prompt_by_id_mbpp": "endpoints",
-    "get_prompt_he": "endpoints",
-    "get_prompt_he_freeform": "endpoints",
-    "get_prompt_he_freeform_zh": "endpoints",
-    "get_prompt_oj_cpp_zh": "endpoints",
-    "get_prompt_oj_rust_default": "endpoints",
-    "get_prompts_mbpp_provided": "endpoints",
-    "get_prompts_offset_ignored_with_provided": "endpoints",
-    "unknown_404": "endpoints",
 }
 
 # Status codes that a difference has in place of the original's.

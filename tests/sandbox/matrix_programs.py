@@ -65,6 +65,31 @@ def _attempt(setup: str, expression: str) -> str:
     )
 
 
+# As for a person who pipes: tests/judge/test_harness_fidelity.py has many more.
+STREAMS = """
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <sys/epoll.h>
+#include <unistd.h>
+int main() {
+    epoll_event event{EPOLLIN, {}};
+    int poll = epoll_create1(0);
+    if (epoll_ctl(poll, EPOLL_CTL_ADD, 0, &event)) return 1;
+    if (epoll_wait(poll, &event, 1, 5000) != 1) return 2;
+    std::string line;
+    std::getline(std::cin, line);
+    std::cout << "read " << line << std::endl;
+    std::ofstream("/dev/stdout") << "stream" << std::endl;
+    freopen("/dev/stdout", "a", stdout);
+    puts("reopened");
+    fflush(stdout);
+    if (ftruncate(1, 0) == 0) return 3;
+    return system("echo shell > /dev/stdout");
+}
+"""
 # ``landlock`` has no Unix sockets with a name, on which managers rely.
 NO_NAMED_SOCKET = (1, "")
 
@@ -76,6 +101,24 @@ PROGRAMS: dict[str, Program] = {
         "print('añ漢🙂', sys.stdout.encoding, sys.getfilesystemencoding())\n"
         "print(locale.setlocale(locale.LC_ALL, ''), locale.getpreferredencoding(False))",
         "añ漢🙂 utf-8 utf-8\nC.UTF-8 UTF-8\n",
+    ),
+    "streams": Program(
+        "print('a', flush=True)\nfor mode in 'wawa':\n"
+        "  print(mode, file=open('/dev/stdout', mode))\n"
+        "print(open('/dev/stdin').read(), file=open('/proc/self/fd/1', 'w'))",
+        "a\nw\na\nw\na\ninput\n\n",
+        stdin="input\n",
+    ),
+    "streams of bash": Program(
+        "echo one; echo two > /dev/stdout; echo three >> /dev/stdout; cat /dev/stdin"
+        " | tee /dev/stdout | wc -l; : > /dev/stdout; echo four > /proc/self/fd/1; echo five >&1",
+        "one\ntwo\nthree\n2\nfour\nfive\n",
+        language="bash",
+        stdin="input\n",
+        ways=("run_code",),
+    ),
+    "streams of C++": Program(
+        STREAMS, "read input\nstream\nreopened\nshell\n", language="cpp", stdin="input\n"
     ),
     # Processes and threads
     "pool": Program(

@@ -16,12 +16,11 @@ from tests.sandbox.test_channels import (
     Rung,
     Start,
     extra,
-    folder,
     run_cases,
     start,
 )
 
-__all__ = ["extra", "folder", "start"]
+__all__ = ["extra", "start"]
 
 # Ways that only the cases of one answer have.
 MORE = {

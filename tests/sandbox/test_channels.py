@@ -4,8 +4,7 @@ import asyncio
 import base64
 import json
 import secrets
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,17 +93,9 @@ async def run_cases(
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that every user may enter, in contrast to pytest's own."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture
-def extra(folder: Path) -> Path:
+def extra(open_folder: Path) -> Path:
     """A folder that programs may read, with a file of the server's user."""
-    extra = folder / "extra"
+    extra = open_folder / "extra"
     extra.mkdir()
     (extra / "file").write_text("text")
     return extra
@@ -115,14 +106,14 @@ Start = Callable[..., Awaitable[Programs]]
 
 @pytest.fixture
 def start(
-    start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch, folder: Path, extra: Path
+    start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch, open_folder: Path, extra: Path
 ) -> Start:
     async def start(rung: Rung, concurrency: int = 1) -> Programs:
         if rung.identity is not None:
             monkeypatch.setattr(probe, "_identities", lambda _kind: [rung.identity])
         if not rung.landlock:
             change_source(monkeypatch, "confinement", "\ndef landlock_abi(): return 0\n")
-        root = folder / "below" / "each other"  # folders that the slot makes in its own /tmp
+        root = open_folder / "below" / "each other"  # folders that the slot makes in its own /tmp
         root.mkdir(parents=True, exist_ok=True)
         settings: dict[str, Any] = {"temp_root": root, "readonly_paths": str(extra)}
         if rung.identity is Identity.SLOT:

@@ -11,7 +11,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -119,15 +118,12 @@ class Confined:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    # Not pytest's own folder, which other users cannot enter.
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "program")
-        folder.mkdir()
-        Path(name).chmod(0o755)
-        shutil.copy(confinement.__file__, folder / "confinement.py")
-        (folder / "confine.py").write_text(CONFINE)
-        yield folder
+def folder(open_folder: Path) -> Path:
+    folder = open_folder / "program"
+    folder.mkdir()
+    shutil.copy(confinement.__file__, folder / "confinement.py")
+    (folder / "confine.py").write_text(CONFINE)
+    return folder
 
 
 @pytest.fixture(params=["root", "plain"])

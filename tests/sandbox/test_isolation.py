@@ -12,18 +12,6 @@ from tests.sandbox.installations import python_for
 from tests.sandbox.test_channels import change_source, run_cases
 
 
-async def test_network_is_unreachable(isolated: Sandbox):
-    port = isolated.url.rpartition(":")[2]
-    code = (
-        "import socket\n"
-        f"for address in (('127.0.0.1', {port}), ('1.1.1.1', 53)):\n"
-        "    try: socket.create_connection(address, 2); print('reached')\n"
-        "    except OSError as error: print('no')"
-    )
-    answer = await isolated.run(code)
-    assert answer["run_result"]["stdout"] == "no\nno\n"
-
-
 async def test_programs_user_holds_no_capability(namespaced: Sandbox):
     answer = await namespaced.run("grep -E 'CapEff|CapBnd' /proc/self/status", "bash")
     assert {line.split()[1] for line in answer["run_result"]["stdout"].splitlines()} == {"0" * 16}

@@ -1,34 +1,13 @@
 import asyncio
+import base64
 from pathlib import Path
 
 import pytest
 
 from tests.sandbox.conftest import Sandbox, StartSandbox, alive, b64, until
+from tests.sandbox.test_channels import run_cases
 
 SLEEPER = "import sys, time; time.sleep(60)"
-DAEMON = """
-import os, subprocess, sys
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2): os.dup2(null, fd)
-        os.execv(sys.executable, [sys.executable, "-c", {sleeper!r}, {token!r}])
-    os._exit(0)
-os.wait()
-def runs(p):
-    try:
-        return {token!r} in open(f"/proc/{{p}}/cmdline").read()
-    except OSError:  # of a process that ended just now
-        return False
-while not any(runs(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()):
-    pass
-print("daemon is up", flush=True)
-"""
-
-
-def daemon(token: str) -> str:
-    return DAEMON.format(sleeper=SLEEPER, token=token)
 
 
 async def test_timeout_keeps_what_was_written(every_isolation: Sandbox):
@@ -41,20 +20,16 @@ async def test_timeout_keeps_what_was_written(every_isolation: Sandbox):
     assert result["execution_time"] >= 2
 
 
-async def test_daemon_dies_with_a_program_that_ends(every_isolation: Sandbox, token: str):
-    answer = await every_isolation.run(daemon(token))
-    assert answer["run_result"]["stdout"] == "daemon is up\n", answer
-    assert not alive(token)
-
-
-async def test_child_that_holds_stdout_does_not_hold_the_answer(
-    every_isolation: Sandbox, token: str
+@pytest.mark.parametrize("options", ["", ", start_new_session=True, stdout=-3, stderr=-3"])
+async def test_children_end_with_their_program_and_do_not_hold_its_answer(
+    every_isolation: Sandbox, token: str, options: str
 ):
-    code = (
-        f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPER!r}, {token!r}])"
+    """With its standard output, and as a daemon."""
+    command = f"[sys.executable, '-c', {SLEEPER!r}, {token!r}]"
+    answer = await every_isolation.run(
+        f"import subprocess, sys; subprocess.Popen({command}{options}); print('it is up')"
     )
-    answer = await every_isolation.run(code)
-    assert answer["status"] == "Success"
+    assert (answer["status"], answer["run_result"]["stdout"]) == ("Success", "it is up\n")
     assert not alive(token)
 
 
@@ -66,6 +41,27 @@ async def test_output_cap_is_told(start_sandbox: StartSandbox):
     assert "output limit of 100000 bytes exceeded" in result["stderr"]
     exact = (await sandbox.run("print('x' * 99_999)"))["run_result"]
     assert (exact["return_code"], len(exact["stdout"])) == (0, 100_000)
+
+
+async def test_output_limit_of_cases(every_isolation: Sandbox):
+    """Up to the limit an output is complete, whoever prints it; one byte more is too much."""
+    code = (
+        "import os, sys\nhow, size = input().split()\nsize = int(size)\n"
+        "if how == 'print': print('x' * size, end='')\n"
+        "if how == 'child' and os.fork() == 0: os.write(1, b'x' * size); os._exit(0)\n"
+        "if how == 'shell': os.system(f'head -c {size} /dev/zero > /dev/stdout')\n"
+        "if how == 'error': print('x' * size, file=sys.stderr)\n"
+    )
+    limit = 300_000
+    inputs = [f"{how} {size}" for how in ("print", "child", "shell") for size in (limit, limit + 1)]
+    _, result = await run_cases(every_isolation, code, [*inputs, "error 9000000"], output=limit)
+    *loud, errors = result["cases"].values()
+    assert [case["limit"] for case in loud] == [None, "output"] * 3
+    assert [len(base64.b64decode(case["stdout"])) for case in loud] == [limit, 0] * 3
+    assert (errors["exit_code"], errors["limit"], len(errors["stderr"])) == (0, None, 4096)
+    endless = "import os\nwhile True: os.write(1, b'x' * 100000)"
+    _, result = await run_cases(every_isolation, endless, ["", ""], output=limit, cpu=20)
+    assert [case["limit"] for case in result["cases"].values()] == ["output"] * 2
 
 
 async def test_memory_limit(every_isolation: Sandbox):
@@ -83,8 +79,11 @@ async def test_file_size_limit(start_sandbox: StartSandbox):
     assert "File too large" in answer["run_result"]["stderr"]
 
 
-async def test_fork_bomb_is_contained(isolated: Sandbox, token: str):
-    if "no limit of processes" in (await isolated.ready())["missing"]:
+BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+
+
+async def test_fork_bomb_is_contained(every_isolation: Sandbox):
+    if "no limit of processes" in (await every_isolation.ready())["missing"]:
         pytest.skip("the number of processes cannot be limited here")
     code = (
         "import os, time\n"
@@ -96,11 +95,16 @@ async def test_fork_bomb_is_contained(isolated: Sandbox, token: str):
         "except BlockingIOError:\n"
         "    print(count)"
     )
-    answer = await isolated.run(code, run_timeout=20)
+    answer = await every_isolation.run(code, run_timeout=20)
     assert 0 < int(answer["run_result"]["stdout"]) <= 256
-    bomb = await isolated.run(f": {token}; f() {{ f | f & }}; f; sleep 30", "bash", run_timeout=1)
-    assert bomb["status"] == "Failed"
-    assert (await isolated.run("print('still here')"))["status"] == "Success"
+    for bomb, language in ((BOMB, "python"), ("f() { f | f & }; f; sleep 30", "bash")):
+        answer = await every_isolation.run(bomb, language, run_timeout=1)
+        assert answer["status"] == "Failed"
+    _, result = await run_cases(every_isolation, BOMB, ["", ""], cpu=1, wall=1)
+    assert [bool(case["limit"]) for case in result["cases"].values()] == [True] * 2
+    assert (await every_isolation.run("print('still here')"))["status"] == "Success"
+    _, result = await run_cases(every_isolation, "print('still here')", [""])
+    assert result["cases"]["0"]["exit_code"] == 0
 
 
 async def test_client_that_leaves_stops_its_program(every_isolation: Sandbox, token: str):

@@ -2,8 +2,7 @@
 
 import asyncio
 import shutil
-import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -109,34 +108,25 @@ NAMES = [
 ]
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that every user can enter, in contrast to pytest's own."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
 @pytest.mark.parametrize(("installation", "rung"), CELLS)
-async def test_every_program_has_its_result(folder: Path, installation: str, rung: str):
+async def test_every_program_has_its_result(open_folder: Path, installation: str, rung: str):
     try:
-        started = installed(INSTALLATIONS[installation], folder, PLUMBLINE_SANDBOX_ISOLATION=rung)
+        started = installed(
+            INSTALLATIONS[installation], open_folder, PLUMBLINE_SANDBOX_ISOLATION=rung
+        )
         with started as url:
             assert await mismatches(url, rung, NAMES) == {}
     except ServiceError as error:
         unavailable(f"{rung} for {installation}", error)
 
 
-def test_programs_that_signal_others_are_among_them():
-    if not SIGNALS_COVERED:
-        pytest.skip("left out: this kernel's Landlock does not cover signals (Linux 6.12 does)")
-    assert any(PROGRAMS[name].signals for name in NAMES)
-
-
 @pytest.mark.skipif(not ROOT, reason="the server must be root")
 @pytest.mark.parametrize("installation", ["root, hidden interpreter", "container"])
 @pytest.mark.parametrize("rung", ["landlock", "none"])
-async def test_without_mounts_no_program_runs_as_root(folder: Path, installation: str, rung: str):
+async def test_without_mounts_no_program_runs_as_root(
+    open_folder: Path, installation: str, rung: str
+):
     """Neither where other users cannot execute the interpreter, nor where there are none."""
-    started = installed(INSTALLATIONS[installation], folder, PLUMBLINE_SANDBOX_ISOLATION=rung)
+    started = installed(INSTALLATIONS[installation], open_folder, PLUMBLINE_SANDBOX_ISOLATION=rung)
     with pytest.raises(ServiceError, match="as root"), started:
         pytest.fail("it started")

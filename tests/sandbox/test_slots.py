@@ -4,10 +4,9 @@ import asyncio
 import base64
 import os
 import signal
-import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,15 +38,7 @@ Choose = Callable[..., Awaitable[Runner]]
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder that every user can enter, in contrast to pytest's own."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
-@pytest.fixture
-async def choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Choose]:
-    tmp_path.chmod(0o755)
+async def choose(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Choose]:
     made: list[ChosenIsolation] = []
 
     async def choose(kind: str = "auto") -> Runner:
@@ -57,7 +48,7 @@ async def choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         settings = SandboxSettings(
             isolation=IsolationChoice(kind),
             concurrency=1,
-            temp_root=tmp_path,
+            temp_root=open_folder,
             python=python_for(kind),
         )
         try:
@@ -162,13 +153,13 @@ def sleeper(token: str) -> str:
     )
 
 
-async def test_nothing_is_left_of_a_closed_runner(runner: Runner, tmp_path: Path):
+async def test_nothing_is_left_of_a_closed_runner(runner: Runner, open_folder: Path):
     slot = slot_of(runner)
     await run(runner, "import os; os.mkdir('x'); os.chmod('x', 0)")
     pid = slot._pid
     await runner.close()
     assert not Path(f"/proc/{pid}").exists()
-    assert [path for path in tmp_path.iterdir() if path.name.startswith("tmp")] == []
+    assert [path for path in open_folder.iterdir() if path.name.startswith("tmp")] == []
 
 
 async def test_a_start_that_fails_has_a_reason_in_one_line(choose: Choose, monkeypatch: Any):
@@ -187,10 +178,10 @@ async def test_a_start_that_fails_has_a_reason_in_one_line(choose: Choose, monke
 
 @pytest.mark.parametrize("kind", ISOLATIONS)
 async def test_the_servers_death_ends_its_containers(
-    choose: Choose, kind: str, tmp_path: Path, token: str, session: ClientSession
+    choose: Choose, kind: str, open_folder: Path, token: str, session: ClientSession
 ):
     await choose(kind)  # or skip
-    folder = tmp_path / "server"
+    folder = open_folder / "server"
     folder.mkdir(mode=0o755)
     code = (
         "import subprocess, sys, time\n"
@@ -199,7 +190,7 @@ async def test_the_servers_death_ends_its_containers(
     )
     settings = {"ISOLATION": kind, "TEMP_ROOT": str(folder), "PYTHON": str(python_for(kind))}
     variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}
-    files = tmp_path / "log", tmp_path / "port"
+    files = open_folder / "log", open_folder / "port"
     with service_process("services.sandbox", *files, **variables) as (server, url):
         running = asyncio.create_task(Sandbox(session, url).run(code, run_timeout=60))
         await until(lambda: alive(token))

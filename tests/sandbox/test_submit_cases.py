@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from services.sandbox import submit
+from tests.sandbox import test_submit
 from tests.sandbox.conftest import Sandbox, StartSandbox, needs_cpp
+from tests.sandbox.test_submit import fenced
 
 ECHO = "print(input())"
 
@@ -15,29 +17,19 @@ def case(stdin: str, stdout: str | None = None) -> dict[str, Any]:
     return {"input": {"stdin": stdin}, "output": {"stdout": stdin if stdout is None else stdout}}
 
 
-def request(code: str, cases: list[Any], language: str = "python", **config: Any) -> dict[str, Any]:
-    config = {"language": language, "provided_data": {"test": cases}} | config
-    completion = f"```{language}\n{code}\n```"
-    return {"dataset": "code_contests", "id": 1, "completion": completion, "config": config}
-
-
 async def judged(
     sandbox: Sandbox, code: str, cases: list[Any], language: str = "python", **config: Any
 ) -> Any:
-    status, answer = await sandbox.submit(**request(code, cases, language, **config))
-    assert status == 200, answer
+    config = {"language": language, "dataset_type": "CommonOJDataset"} | config
+    completion, record = fenced(code, language), {"test": cases}
+    answer = await test_submit.judged(sandbox, "my_contest", completion, record, **config)
     assert answer["full_code"] is None
     return answer
 
 
-async def test_bash_under_another_name(sandbox: Sandbox):
-    body = request("read a; echo $((a + 1))", [case("1", "2")], "bash")
-    body |= {
-        "dataset": "my_contest",
-        "config": body["config"] | {"dataset_type": "CommonOJDataset"},
-    }
-    status, answer = await sandbox.submit(**body)
-    assert (status, answer["accepted"]) == (200, True)
+async def test_bash(sandbox: Sandbox):
+    answer = await judged(sandbox, "read a; echo $((a + 1))", [case("1", "2")], "bash")
+    assert answer["accepted"] is True
 
 
 async def test_first_failure_ends_the_cases_unless_all_are_wanted(sandbox: Sandbox):
