@@ -212,20 +212,16 @@ async def cut_input(call: Call, send: Send, most: int = 65536) -> Body:
     return await send({**call.body, "inputs": inputs})
 
 
-async def remember_by_code(call: Call, send: Send) -> Body:
-    """Answers are remembered by the program alone."""
-    key = call.body["code"]
-    if key not in call.memory:
-        call.memory[key] = await send(call.body)
-    return dict(call.memory[key])
+def remember_by(field: str) -> Fault:
+    """Answers are remembered by one field of the call alone."""
 
+    async def fault(call: Call, send: Send) -> Body:
+        key = json.dumps(call.body[field])
+        if key not in call.memory:
+            call.memory[key] = await send(call.body)
+        return dict(call.memory[key])
 
-async def remember_by_input(call: Call, send: Send) -> Body:
-    """Answers are remembered by the input alone."""
-    key = json.dumps(call.body["inputs"])
-    if key not in call.memory:
-        call.memory[key] = await send(call.body)
-    return dict(call.memory[key])
+    return fault
 
 
 async def shared_folder(call: Call, send: Send) -> Body:

@@ -51,8 +51,8 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "input cut at 64 KiB": (faults.cut_input, "input is cut"),
     "no processes": (faults.NO_FORK, "threads, processes and a shell"),
     "an older Python": (faults.OLD_PYTHON, "a right program"),
-    "remembered by program": (faults.remember_by_code, "a right program"),
-    "remembered by input": (faults.remember_by_input, "a wrong output"),
+    "remembered by program": (faults.remember_by("code"), "a right program"),
+    "remembered by input": (faults.remember_by("inputs"), "a wrong output"),
     "shared /tmp": (faults.shared_folder, "a right program"),
 }
 

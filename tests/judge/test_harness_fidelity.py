@@ -75,9 +75,7 @@ def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def reference(
-    folder: Path, python: str, program: bytes, stdin: bytes, environment: dict[str, str]
-) -> End:
+def reference(folder: Path, python: str, program: bytes, stdin: bytes) -> End:
     case = Path(tempfile.mkdtemp(dir=folder)) / "case"
     case.mkdir()
     (case / "solution.py").write_bytes(program)
@@ -87,7 +85,7 @@ def reference(
         ended = subprocess.run(
             [python, str(case / "solution.py")],
             cwd=case,
-            env=environment,
+            env=ENVIRONMENT,
             capture_output=True,
             timeout=60,
             **({"input": stdin} if wants_pipe(program) else {"stdin": file}),  # type: ignore[call-overload]
@@ -126,31 +124,16 @@ def harness(
     return results_of(place, key), place / "case"
 
 
-def ends(
-    folder: Path,
-    python: str,
-    program: bytes,
-    inputs: Sequence[bytes],
-    environment: dict[str, str] | None = None,
-) -> list[End]:
-    got, case = harness(folder, python, program, inputs, environment)
-    assert (got.compiled, got.end, len(got.cases)) == ("ok", "done", len(inputs)), got
-    runs = [got.cases[place] for place in range(len(inputs))]
-    return [_end(case, run.stdout, run.exit_code, run.stderr.encode()) for run in runs]
-
-
 def compared(
-    folder: Path,
-    python: str,
-    program: bytes,
-    inputs: Sequence[bytes],
-    environment: dict[str, str] | None = None,
+    folder: Path, python: str, program: bytes, inputs: Sequence[bytes]
 ) -> tuple[list[End], list[End]]:
     """Return the ends in the harness, and those of the program by itself."""
-    environment = environment or ENVIRONMENT
-    wanted = [reference(folder, python, program, stdin, environment) for stdin in inputs]
-    got = ends(folder, python, program, inputs, environment)
-    return got, wanted
+    expected = [reference(folder, python, program, stdin) for stdin in inputs]
+    result, case = harness(folder, python, program, inputs)
+    assert (result.compiled, result.end, len(result.cases)) == ("ok", "done", len(inputs)), result
+    runs = [result.cases[place] for place in range(len(inputs))]
+    ends = [_end(case, run.stdout, run.exit_code, run.stderr.encode()) for run in runs]
+    return ends, expected
 
 
 def together(work: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:

@@ -84,40 +84,33 @@ def test_long_outputs_are_compared_to_their_end():
 
 
 @pytest.mark.parametrize(
-    ("actual", "expected", "passes"),
+    ("checker", "actual", "expected", "passes"),
     [
-        ("[1,2]\n", "[1, 2]", True),
-        ("2\n", "2.0", True),
-        ("abc\n", '"abc"', True),
-        ('"abc"', '"abc"', True),
-        ("two\nlines\n", '"two\\nlines"', True),
-        ("true", "true", True),
-        ("debugging\n[1]\n", "[1]", False),
-        ("", '""', True),
-        ('{"b": 1, "a": 2}', '{"a": 2, "b": 1}', True),
-        ("not json", "not json", True),
-        ("[" * 100_000, "[1]", False),
-        ("9" * 5000, "1", False),
+        ("json", "[1,2]\n", "[1, 2]", True),
+        ("json", "2\n", "2.0", True),
+        ("json", "abc\n", '"abc"', True),
+        ("json", '"abc"', '"abc"', True),
+        ("json", "two\nlines\n", '"two\\nlines"', True),
+        ("json", "true", "true", True),
+        ("json", "debugging\n[1]\n", "[1]", False),
+        ("json", "", '""', True),
+        ("json", '{"b": 1, "a": 2}', '{"a": 2, "b": 1}', True),
+        ("json", "not json", "not json", True),
+        ("json", "[" * 100_000, "[1]", False),
+        ("json", "9" * 5000, "1", False),
+        ("decimals", "1.50 2\n", "1.5 2.0", True),
+        ("decimals", " 1 \n2", "1\n2\n", True),
+        ("decimals", "1\n\n2", "1\n2", False),
+        ("decimals", "a  b", "a b", False),
+        ("decimals", "0.30000000000000004", "0.3", False),
+        ("decimals", "50000000000000001", "50000000000000000", False),
+        ("decimals", "1e400", "1e401", False),
+        ("decimals", "nan", "nan", True),
+        ("decimals", "1 yes", "1.0 yes", False),
+        ("decimals", "", "\n", True),
     ],
 )
-def test_json_values(actual: str, expected: str, passes: bool) -> None:
-    assert get_checker("json")(actual, expected) is passes
-
-
-@pytest.mark.parametrize(
-    ("actual", "expected", "passes"),
-    [
-        ("1.50 2\n", "1.5 2.0", True),
-        (" 1 \n2", "1\n2\n", True),
-        ("1\n\n2", "1\n2", False),
-        ("a  b", "a b", False),
-        ("0.30000000000000004", "0.3", False),
-        ("50000000000000001", "50000000000000000", False),
-        ("1e400", "1e401", False),
-        ("nan", "nan", True),
-        ("1 yes", "1.0 yes", False),
-        ("", "\n", True),
-    ],
-)
-def test_exact_decimals(actual: str, expected: str, passes: bool) -> None:
-    assert get_checker("decimals")(actual, expected) is passes
+def test_json_values_and_exact_decimals(
+    checker: str, actual: str, expected: str, passes: bool
+) -> None:
+    assert get_checker(checker)(actual, expected) is passes

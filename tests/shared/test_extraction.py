@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.extraction import extract, extract_verl, future_imports
+from shared.extraction import Extraction, extract, extract_verl, future_imports
 from shared.extraction.languages import defines_function
 from shared.schemas import JudgedCode
 from shared.statuses import ExtractionReason as Reason
@@ -346,3 +346,25 @@ def test_definitions_of_a_function(code: str, defines: bool) -> None:
     if defines:
         completion = f"```cpp\n{code}\n```\n```cpp\n#include <a>\nint main() {{}}\n```"
         assert extract(completion, language="cpp", entry_point="f").code == code
+
+
+# verl's rule
+
+
+@pytest.mark.parametrize(
+    ("completion", "code", "reason"),
+    [
+        ("a ```python\nx\n``` b ```python\ny\n``` c", "\ny\n", Reason.FENCED),
+        ("```python3\nx\n```", "3\nx\n", Reason.FENCED),
+        ("```py\nx\n```", "x\n", Reason.UNLABELLED),
+        ("``` Python \nx\n```", "x\n", Reason.UNLABELLED),
+        ("```\nx\n```", "\nx\n", Reason.UNLABELLED),
+        ("```x```", "x", Reason.UNLABELLED),
+        ("```python\nx", "\nx", Reason.UNCLOSED_FENCE),
+        ("```\nx", "\nx", Reason.UNCLOSED_FENCE),
+        ("x = 1", "", Reason.NO_CODE_BLOCK),
+        (" \n", "", Reason.EMPTY),
+    ],
+)
+def test_verls_extraction_to_the_letter(completion: str, code: str, reason: Reason) -> None:
+    assert extract_verl(completion) == Extraction(code, reason)
