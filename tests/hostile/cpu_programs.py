@@ -50,17 +50,6 @@ PYTHON = {
         told()
         """
     ),
-    "a child that leaves no zombie": _program(
-        """
-        class Action(ctypes.Structure):
-            _fields_ = [('handler', ctypes.c_void_p), ('mask', ctypes.c_byte * 128),
-                        ('flags', ctypes.c_int), ('restorer', ctypes.c_void_p)]
-        no_zombies = Action(None, (ctypes.c_byte * 128)(), 2, None)
-        assert ctypes.CDLL(None).sigaction(signal.SIGCHLD, ctypes.byref(no_zombies), None) == 0
-        fork(lambda: burn(seconds))
-        told()
-        """
-    ),
     "short children, one after another": _program(
         """
         for _ in range(int(seconds / 0.008)):

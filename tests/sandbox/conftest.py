@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -133,45 +134,36 @@ def unavailable(kind: str, error: ServiceError) -> None:
     pytest.skip(f"{kind} does not work here: {error}")
 
 
-class SharedServers:
-    """Servers as processes of their own that tests share; the first test that needs one starts it.
-
-    A test that changes settings or counts requests starts its own server.
-    """
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder = folder
-        self._stack = stack
-        self._urls: dict[str, str | ServiceError] = {}
-
-    def url(self, kind: str) -> str:
-        """Return the URL of a server; the automatic choice is bwrap where that works."""
-        for rung in ("bwrap", "auto") if kind == "auto" else (kind,):
-            url = self._urls[rung] = self._urls.get(rung) or self._start(rung)
-            if isinstance(url, str):
-                return url
-        unavailable(kind, url)
-        raise AssertionError(url)
-
-    def _start(self, kind: str) -> str | ServiceError:
-        folder = self._folder / kind
-        folder.mkdir()
-        settings = {
-            "ISOLATION": kind,
-            "TEMP_ROOT": str(self._folder),
-            "PYTHON": str(python_for(kind)),
-        }
-        variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}
-        try:
-            return self._stack.enter_context(own_sandbox(folder, **variables))
-        except ServiceError as error:
-            return error
+UrlOf = Callable[[str], str]
 
 
 @pytest.fixture(scope="session")
-def shared_servers(temp_root: Path) -> Iterator[SharedServers]:
+def shared_servers(temp_root: Path) -> Iterator[UrlOf]:
+    """URLs of servers that tests share, by isolation; the first test that needs one starts it.
+
+    A test that changes settings or counts requests starts its own server.
+    """
     with ExitStack() as stack:
-        yield SharedServers(temp_root, stack)
+
+        @cache
+        def start(kind: str) -> str | ServiceError:
+            folder = temp_root / kind
+            folder.mkdir()
+            settings = {"ISOLATION": kind, "TEMP_ROOT": temp_root, "PYTHON": python_for(kind)}
+            variables = {f"PLUMBLINE_SANDBOX_{key}": str(value) for key, value in settings.items()}
+            try:
+                return stack.enter_context(own_sandbox(folder, **variables))
+            except ServiceError as error:
+                return error
+
+        def url_of(kind: str) -> str:
+            for rung in ("bwrap", "auto") if kind == "auto" else (kind,):
+                if isinstance(url := start(rung), str):
+                    return url
+            unavailable(kind, url)
+            raise AssertionError(url)
+
+        yield url_of
 
 
 @pytest.fixture
@@ -181,15 +173,15 @@ async def session() -> AsyncIterator[ClientSession]:
 
 
 @pytest.fixture
-async def sandbox(shared_servers: SharedServers, session: ClientSession) -> Sandbox:
-    return Sandbox(session, shared_servers.url("auto"))
+async def sandbox(shared_servers: UrlOf, session: ClientSession) -> Sandbox:
+    return Sandbox(session, shared_servers("auto"))
 
 
 @pytest.fixture(params=rungs("bwrap", "landlock", "none"))
 async def every_isolation(
-    request: pytest.FixtureRequest, shared_servers: SharedServers, session: ClientSession
+    request: pytest.FixtureRequest, shared_servers: UrlOf, session: ClientSession
 ) -> Sandbox:
-    return Sandbox(session, shared_servers.url(request.param))
+    return Sandbox(session, shared_servers(request.param))
 
 
 @pytest.fixture
