@@ -87,7 +87,7 @@ def panel_queries():
 
 def documented_queries():
     code = [code for section in sections(ALERTS.read_text()) for code in section.code]
-    queries = [block.splitlines()[1:-1] for block in code if block.startswith("```promql\n")]
+    queries = [block.splitlines()[1:] for block in code if block.startswith("promql\n")]
     return [line for lines in queries for line in lines]
 
 

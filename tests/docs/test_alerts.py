@@ -48,7 +48,7 @@ def test_a_section_says_what_to_look_at_and_to_do(section: Section) -> None:
     meaning, *parts = re.split(r"(?=\*\*(?:Look at|What to do\.|Harmless)\*\*)", section.text)
     assert meaning.strip()
     assert [part[: len(begin)] for part, begin in zip(parts, _PARTS, strict=True)] == list(_PARTS)
-    assert section.code[0].startswith("```promql\n")
+    assert section.code[0].startswith("promql\n")
 
 
 def test_the_log_lines_are_logged() -> None:
