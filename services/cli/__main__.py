@@ -58,7 +58,7 @@ def _end(line: str, code: int) -> NoReturn:
         print(f"plumb: {line}", file=sys.stderr)
     if code == _INTERRUPTED:
         # Python ends by SIGINT, whatever exit code is asked for, after an interrupt that passed
-        # through the definition of a dataclass.
+        # through `exec` of a string, as the definition of a dataclass has one.
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(code)

@@ -17,14 +17,6 @@ _AGAIN_SECONDS = 0.01
 _SAME_SECONDS = 1
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM arrived.
-
-    After a plain ``KeyboardInterrupt`` that passed through ``exec`` of a string, as the definition
-    of a dataclass has one, Python ends by SIGINT whatever exit code was asked for.
-    """
-
-
 # SIGALRM repeats an interrupt.
 _SIGNALS = (signal.SIGTERM, signal.SIGALRM)
 
@@ -53,7 +45,7 @@ def sigterm_as_interrupt() -> Iterator[None]:
         now = time.monotonic()
         if now - raised_at > _SAME_SECONDS:
             raised_at = now
-            raise _Terminated
+            raise KeyboardInterrupt
 
     def report(ignored: "UnraisableHookArgs") -> None:
         # Raised in a callback, of which each import has some, it does not reach the command.

@@ -33,11 +33,6 @@ def _ends(body: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("body", ["exec('stop()')", "stop()"], ids=["exec of a string", "function"])
-def test_the_exit_code_after_sigterm_is_the_command_s(body: str) -> None:
-    assert _ends(body) == (130, "shut down\n", "")
-
-
 @pytest.mark.parametrize("sign", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_in_a_callback_is_not_lost(sign: str) -> None:
     interrupt = f"os.kill(os.getpid(), signal.{sign}), sum(range(10))"

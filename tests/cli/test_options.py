@@ -6,13 +6,12 @@ from rich.console import Console
 
 from services.cli.display import ProgressDisplay, print_summary
 from services.cli.options import flags_as_overrides, with_method, with_model, with_name
-from services.data.records import ManifestLine, write_dataset
+from services.data.records import write_dataset
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
-from shared.manifests import DataRole
 from shared.run_record import RunRecord, WandbRecord, make_plan
 from shared.statuses import FinalStatus
 from tests.cli.commands import plumb
@@ -115,38 +114,19 @@ def test_flags_of_scripts_are_taken_with_either_spelling(tmp_path: Path) -> None
     )
 
 
-PLAN = [
-    "--model org/m --rollout vllm --n_gpus 8 --tensor_parallel_size 2 --sandbox_url "
-    "http://localhost:1/run_code --output_dir outputs/phase0 --use-compute-score",
-    "--model org/m --rollout vllm --n_gpus 8 --tensor_parallel_size 2 --sandbox_url "
-    "http://localhost:1 --output_dir outputs/phase0 --use-submit-api "
-    "--max_concurrent_requests 64",
-    "--model org/m --rollout sglang --n_gpus 1 --tensor_parallel_size 1",
-]
-
-
-def test_the_plans_calls_take_prepared_data_and_start_verl(tmp_path: Path) -> None:
-    """Each without data, without verl, and with an interpreter that should have it."""
-    (tmp_path / "none").mkdir()
+def test_the_plans_options_take_prepared_data_and_start_verl(tmp_path: Path) -> None:
     (tmp_path / "data" / "eval").mkdir(parents=True)
-    for name in ("humaneval", "codecontests_train"):
-        write_dataset(str(tmp_path / f"data/eval/{name}.parquet"), [problem(dataset=name)])
-    line = ManifestLine.model_construct(dataset="codecontests_train", role=DataRole.TRAIN)
-    manifest = tmp_path / "data" / "eval" / "codecontests_train.manifest.jsonl"
-    manifest.write_text(f"{line.model_dump_json(exclude_unset=True)}\n")
-    for call in PLAN:
-        arguments = call.split()
-        found = plumb("run", *arguments, folder=tmp_path / "none")
-        assert (found.code, "`plumb data prepare" in found.line) == (2, True)
-        engine = arguments[3]
-        found = plumb("run", *arguments, folder=tmp_path)
-        assert (found.code, f'pip install "verl[{engine}]' in found.line) == (2, True)
-        fake = f"generation.verl.python={tmp_path}/none/python"
-        found = plumb("run", *arguments, fake, folder=tmp_path)
-        reason = "http://localhost:1 is not reachable" if "sandbox" in call else "none/python"
-        assert reason in found.stderr, found.stderr
-    server = ["--base-url", "http://localhost:1/v1"]
-    assert "http://localhost:1" in plumb("run", *PLAN[0].split(), *server, folder=tmp_path).line
+    write_dataset(str(tmp_path / "data/eval/humaneval.parquet"), [problem(dataset="humaneval")])
+    own = f"generation.verl.python={tmp_path}/none/python"
+    sandbox, server = ("--sandbox_url", "http://localhost:2"), ("--base-url", "http://localhost:1")
+    for options, reason in (
+        (("sglang",), 'pip install "verl[sglang]'),
+        (("vllm", own), f"{tmp_path}/none/python"),
+        (("vllm", own, *sandbox), "http://localhost:2 is not reachable"),
+        (("vllm", *sandbox, *server), "http://localhost:1/v1/models"),
+    ):
+        done = plumb("run", "--model", "org/m", "--rollout", *options, folder=tmp_path)
+        assert (done.code, reason in done.stderr) == (2, True), (options, done)
 
 
 def test_a_configuration_of_main_eval_is_for_plumb_judge(tmp_path: Path) -> None:

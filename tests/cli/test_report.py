@@ -11,7 +11,6 @@ from typer.testing import CliRunner, Result
 from services.aggregator.publish import publish
 from services.cli.finished import export
 from shared import artifacts
-from shared.errors import OutputError
 from tests.aggregator import reports
 from tests.cli.commands import plumb
 from tests.exports.conftest import Exported, finished
@@ -93,10 +92,3 @@ def test_notes_go_to_stderr(finished: Exported, tmp_path: Path) -> None:
     result = run_export(finished.run, "--format", "hf-parquet", "--output", str(tmp_path / "out"))
     assert result.stderr.startswith("note: ")
     assert result.stdout.splitlines() == [str(tmp_path / "out" / "samples.parquet")]
-
-
-def test_a_folder_without_a_run(tmp_path: Path) -> None:
-    result = run_export(tmp_path, "--format", "hf-parquet", "--output", str(tmp_path / "out"))
-    assert isinstance(result.exception, OutputError)
-    assert "no run in this folder" in str(result.exception)
-    assert not (tmp_path / "out").exists()

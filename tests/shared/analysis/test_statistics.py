@@ -88,15 +88,6 @@ def sample(problem, index, accepted):
     return SampleResult(problem, index, status, accepted, float(accepted), 100, 1.0, 0.1)
 
 
-def test_it_is_scipys_percentile_bootstrap():
-    values = [source**3 for source in normal(60)]
-    theirs = stats.bootstrap(
-        (values,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(3)
-    ).confidence_interval
-    width = theirs.high - theirs.low
-    assert interval(values) == pytest.approx([theirs.low, theirs.high], abs=width / 15)
-
-
 def test_samples_of_a_problem_stay_together():
     apart = [sample(str(i), 0, i % 2) for i in range(100)]
     together = [sample(str(i // 10), i % 10, (i // 10) % 2) for i in range(100)]
