@@ -262,12 +262,6 @@ def _as_markup(route: Route) -> None:
     route.fulfill(body=text + _MARKUP, content_type="text/javascript")
 
 
-def _without_policy(route: Route) -> None:
-    answer = route.fetch()
-    headers = {k: v for k, v in answer.headers.items() if k != "content-security-policy"}
-    route.fulfill(response=answer, headers=headers)
-
-
 def test_markup_of_data_would_be_noticed(address: str, run: Path, browser: Browser) -> None:
     page, watch = new_page(browser)  # where errors are expected
     page.route("**/static/dom.js", _as_markup)
@@ -280,14 +274,4 @@ def test_markup_of_data_would_be_noticed(address: str, run: Path, browser: Brows
     assert page.evaluate("typeof canary") == "undefined"  # the policy still stands in the way
     assert any("script-src" in line for line in watch.errors)
     assert any("img-src" in line for line in watch.errors)
-    page.context.close()
-
-
-def test_without_the_policy_it_would_run(address: str, run: Path, browser: Browser) -> None:
-    page, watch = new_page(browser)  # where errors are expected
-    page.route("**/static/dom.js", _as_markup)
-    page.route(f"{address}/", _without_policy)
-    open_at(page, f"{address}/{sample_path('image')}")
-    page.wait_for_function("typeof canary !== 'undefined'")
-    assert any("evil.invalid" in url for url in watch.requests)
     page.context.close()
