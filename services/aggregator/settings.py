@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from shared.errors import OutputError
-from shared.service.settings import RedisSettings, ServiceSettings
+from shared.service.settings import RedisSettings, ServiceSettings, Token, TokenFile
 from shared.text import split_urls
 
 _LOCAL = ("", "file", "local")
@@ -81,12 +81,10 @@ class PageSettings(ServiceSettings):
     """Policy by which the page's history judges runs, as of ``plumb gate``; by default the shipped
     ``configs/gate.yaml``."""
     token_variable: ClassVar[str] = "PLUMBLINE_AGGREGATOR_TOKEN"
-    token: SecretStr | None = Field(default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN")
+    token: Token = Field(default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN")
     """Token that clients must send, as ``Authorization: Bearer …``; a browser opens ``/?token=…``.
     By default none is required."""
-    token_file: Path | None = Field(
-        default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN_FILE"
-    )
+    token_file: TokenFile = Field(default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN_FILE")
     """File with that token."""
 
 

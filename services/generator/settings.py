@@ -1,13 +1,12 @@
 """Settings of the generator from the environment; every name begins with PLUMBLINE_GENERATOR_."""
 
 import shlex
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AliasGenerator, Field, SecretStr, field_validator
+from pydantic import AliasGenerator, Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from shared.service.settings import ServiceSettings
+from shared.service.settings import ServiceSettings, Token, TokenFile
 
 PREFIX = "PLUMBLINE_GENERATOR_"
 
@@ -33,9 +32,9 @@ class GeneratorSettings(ServiceSettings):
     """Model name to serve. For ``verl`` the default is that of the configuration or of the model
     folder."""
     token_variable: ClassVar[str] = PREFIX + "API_KEY"
-    token: SecretStr | None = Field(default=None, validation_alias=PREFIX + "API_KEY")
+    token: Token = Field(default=None, validation_alias=PREFIX + "API_KEY")
     """Bearer token that clients must send."""
-    token_file: Path | None = Field(default=None, validation_alias=PREFIX + "API_KEY_FILE")
+    token_file: TokenFile = Field(default=None, validation_alias=PREFIX + "API_KEY_FILE")
     """File with that token."""
     replay_completions: str = ""
     """JSON lines file with recorded completions."""

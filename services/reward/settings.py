@@ -1,11 +1,16 @@
 """Settings of the reward service, from environment variables."""
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from shared.service.settings import RedisSettings, SandboxClientSettings, ServiceSettings
+from shared.service.settings import (
+    RedisSettings,
+    SandboxClientSettings,
+    ServiceSettings,
+    Token,
+    TokenFile,
+)
 
 
 class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
@@ -20,9 +25,9 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     """YAML file of a run, whose sections ``judge`` and ``sandbox`` say how completions are judged;
     by default those of a run without a file."""
     token_variable: ClassVar[str] = "PLUMBLINE_REWARD_TOKEN"
-    token: SecretStr | None = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN")
+    token: Token = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN")
     """Token that clients must send, as ``Authorization: Bearer …``. By default none is required."""
-    token_file: Path | None = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN_FILE")
+    token_file: TokenFile = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN_FILE")
     """File with that token."""
     max_pending: int = Field(default=16_384, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_PENDING")
     """Completions in flight; beyond it clients get 429 with ``Retry-After``. A batch may not have

@@ -6,11 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.sandbox import programs
-from shared.service.settings import ServiceSettings
+from shared.service.settings import ServiceSettings, Token, TokenFile
 
 MIB = 1024 * 1024
 
@@ -35,9 +35,9 @@ class SandboxSettings(ServiceSettings):
     """Port to listen on; 0 for a free one."""
 
     token_variable: ClassVar[str] = "PLUMBLINE_SANDBOX_TOKEN"
-    token: SecretStr | None = None
+    token: Token = None
     """Token that clients must send, as ``Authorization: Bearer …``; by default none is required."""
-    token_file: Path | None = None
+    token_file: TokenFile = None
     """File with that token."""
     concurrency: int = Field(default_factory=_cores, ge=1)
     """Programs that run at once; by default one per core."""

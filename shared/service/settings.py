@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
+    BeforeValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -17,6 +18,10 @@ from shared.errors import ConfigError
 from shared.schemas import describe
 from shared.service.access import AllowedHosts, BearerToken, authorization, read_secret, read_token
 from shared.text import split_urls
+
+# An embedded stack replaces the tokens of its environment by empty ones.
+Token = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
+TokenFile = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 
 Settings = TypeVar("Settings", bound=BaseSettings)
 
@@ -85,12 +90,10 @@ class SandboxClientSettings(_Settings):
 
     sandbox_urls: str = Field(default="", validation_alias="SANDBOX_URLS")
     """Comma-separated URLs that replace the config's ``sandbox.url``."""
-    sandbox_token: SecretStr | None = Field(
-        default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN"
-    )
+    sandbox_token: Token = Field(default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN")
     """Token to send to the sandboxes, if they require one. It goes to those of ``SANDBOX_URLS``
     only."""
-    sandbox_token_file: Path | None = Field(
+    sandbox_token_file: TokenFile = Field(
         default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN_FILE"
     )
     """File with that token."""

@@ -32,6 +32,10 @@ def test_empty_variables_are_unset_ones(monkeypatch: pytest.MonkeyPatch) -> None
     settings = load_settings(JudgeSettings)
     assert (settings.host, settings.port, settings.log_level) == ("127.0.0.1", 0, "INFO")
     assert settings.redis_url == "redis://127.0.0.1:6379/0"
+    monkeypatch.setenv("PLUMBLINE_SANDBOX_TOKEN_FILE", "/nowhere")
+    monkeypatch.setenv("PLUMBLINE_SANDBOX_TOKEN", "of another sandbox")
+    none = {"PLUMBLINE_SANDBOX_TOKEN": "", "PLUMBLINE_SANDBOX_TOKEN_FILE": ""}
+    assert load_settings(JudgeSettings, **none).sandbox_headers == {}
 
 
 def test_from_a_file_without_its_line_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
