@@ -29,6 +29,7 @@ from shared.datasets import parquet_files
 from shared.errors import ConfigError, DataError, OutputError
 from shared.manifests import DataRole, dataset_roles
 from shared.prompts import chat_messages, check_templates, prompt_facts
+from shared.redaction import redact_address
 from shared.schemas import Problem
 from shared.verl_keys import notices
 
@@ -117,7 +118,7 @@ def export(
         config=resolved.protocol().leaves,
         prompts=facts.prompts,
         system_prompt=facts.system_prompt,
-        data_files={purpose: paths[purpose] for purpose in problems},
+        data_files={purpose: [*map(redact_address, paths[purpose])] for purpose in problems},
         files=written,
     )
     folder.write_json(RECORD, record.model_dump(mode="json"))

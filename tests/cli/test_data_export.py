@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pandas as pd
 import pytest
 
@@ -128,6 +129,17 @@ def test_what_cannot_be_exported(tmp_path: Path, options: tuple[str, ...], words
     assert done.code == 2
     assert words in done.line
     assert not (tmp_path / "out").exists()
+
+
+def test_secrets_of_an_address_are_not_in_the_record(tmp_path: Path) -> None:
+    content = (ROOT / VALIDATION).read_bytes()
+    fsspec.filesystem("memory").pipe("/user:topsecret@bucket/humaneval.parquet", content)
+    address = "memory://user:topsecret@bucket/humaneval.parquet"
+    done = export(tmp_path, "--validation", address, "data.lock=null")
+    assert done.code == 0, done.stderr
+    record = (tmp_path / "export.json").read_text()
+    assert "memory://***@bucket/humaneval.parquet" in record
+    assert "topsecret" not in record + done.stdout
 
 
 def test_an_output_without_a_name_is_the_working_directory(tmp_path: Path) -> None:

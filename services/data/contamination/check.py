@@ -20,6 +20,7 @@ from services.data.contamination.corpus import (
 from services.data.contamination.index import EvalText, Index, Match, Part, Tally, View
 from services.data.records import ProblemText
 from shared.errors import DataError, data_error
+from shared.redaction import redact_address
 
 ProgressCallback = Callable[[int, int], None]
 _NEARLY_ALL = 0.95
@@ -194,7 +195,7 @@ def _hit(text: EvalText, match: Match) -> Hit:
     longest = max(([at for _, at in run] for _, run in runs), key=len)
     words = text.words[longest[0] : longest[-1] + text.length][:_EXCERPT_WORDS]
     return Hit(
-        path=match.path,
+        path=redact_address(match.path),
         row=match.row,
         text=text.name,
         view=text.view,
@@ -243,6 +244,7 @@ def check_contamination(
     chunks = (chunk for file in files for chunk in read_chunks(file))
     tally = _merge(files, _scan(index, chunks, processes), progress)
     limits = ReportLimits(size, min_share, max_problems)
+    skipped = tuple(map(redact_address, skipped))
     reports = [_report(at, problem, limits, index, tally) for at, problem in enumerate(problems)]
     reports.sort(key=_order)
     stored = sum(file.size for file in files)

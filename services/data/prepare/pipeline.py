@@ -80,7 +80,8 @@ class Stage:
         """Kind and name of the source, and the days that are selected."""
         source, dates = self.dataset.source, self.dataset.contest_dates
         name = source.dataset if isinstance(source, SandboxSource) else source.path
-        return f"{source.kind}: {name}" + (f", contests {dates}" if dates else "")
+        place = f"{source.kind}: {redact_address(name)}"
+        return place + (f", contests {dates}" if dates else "")
 
     @property
     def problem_ids(self) -> tuple[str, ...]:
@@ -213,7 +214,7 @@ def _source_url(dataset: DatasetConfig) -> str:
         return redact_address(dataset.source_url)
     if isinstance(source, HubSource):
         return f"https://huggingface.co/datasets/{source.path}"
-    return source.path if isinstance(source, LocalSource) else redact_address(source.url)
+    return redact_address(source.path if isinstance(source, LocalSource) else source.url)
 
 
 def _with_findings(stage: Stage, source: Mapping[str, str]) -> Iterator[Record]:

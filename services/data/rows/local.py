@@ -14,6 +14,7 @@ from shared.datasets import parquet_rows
 from shared.errors import data_error, reading
 from shared.foreign_json import parse_json, read_json_lines
 from shared.manifests import hash_file
+from shared.redaction import redact_address
 
 # A folder is read through its files with the first of these endings that occurs.
 _ENDINGS = ((".parquet",), (".jsonl", ".jsonl.gz"))
@@ -26,20 +27,24 @@ def rows(path: str, columns: Sequence[str]) -> Rows:
     A folder has shards: ``*.parquet``, else JSON Lines files, sorted by name.
 
     Args:
-        path: A local path or any fsspec URL.
+        path: A local path or any fsspec URL; the rows' places lack its secrets.
         columns: The fields to yield; a row may lack some.
 
     Raises:
         DataError: While iterating: a file or row cannot be read; names file, row and cause.
     """
     for file in files(path):
+        entries: Rows
         if file.endswith(".parquet"):
-            for number, fields in parquet_rows(file, (), optional=columns):
-                yield f"{file}: row {number}", fields
+            table = parquet_rows(file, (), optional=columns)
+            entries = ((f"{file}: row {number}", fields) for number, fields in table)
+        elif _is_array(file):
+            entries = _array_rows(file)
         else:
-            lines = ((f"{file}:{number}", fields) for number, fields in read_json_lines(file))
-            for place, fields in _array_rows(file) if _is_array(file) else lines:
-                yield place, {name: value for name, value in fields.items() if name in columns}
+            entries = ((f"{file}:{number}", fields) for number, fields in read_json_lines(file))
+        for place, fields in entries:
+            chosen = {name: value for name, value in fields.items() if name in columns}
+            yield redact_address(place), chosen
 
 
 def files(path: str) -> list[str]:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 
+import fsspec
 import pyarrow as pa
 import pytest
 
@@ -98,6 +99,16 @@ def test_files_of_a_folder(tmp_path):
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "l.jsonl").symlink_to(path)
     assert one(check(tmp_path / "linked")).contaminated
+
+
+def test_secrets_of_a_corpus_are_not_in_the_report(tmp_path):
+    path = write_jsonl(tmp_path / "c.jsonl", [{"t": PROMPT}])
+    memory = fsspec.filesystem("memory")
+    for name in ("c.jsonl", "LICENSE"):
+        memory.pipe(f"/user:topsecret@bucket/{name}", path.read_bytes())
+    report = check("memory://user:topsecret@bucket")
+    assert one(report).statement.hit.path.endswith("***@bucket/c.jsonl")
+    assert "topsecret" not in json.dumps(report.document())
 
 
 def test_a_killed_process_is_an_error(tmp_path):

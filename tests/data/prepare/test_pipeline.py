@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from services.data.check import check
@@ -156,6 +157,15 @@ def test_no_source_is_replaced(desk):
     with pytest.raises(DataError, match="the source is this file"):
         desk.prepare()
     assert path.read_bytes() == before
+
+
+def test_secrets_of_a_source_are_not_published(desk):
+    path = desk.source("one", [row(0), row(1, prompt=PROMPTS[0])])
+    fsspec.filesystem("memory").pipe("/user:topsecret@bucket/one.jsonl", path.read_bytes())
+    desk.sets["one"]["source"]["path"] = "memory://user:topsecret@bucket/one.jsonl"
+    desk.prepare()
+    assert desk.listed("one")[0]["source_url"] == "memory://***@bucket/one.jsonl"
+    assert not [file for file in desk.manifests.iterdir() if b"topsecret" in file.read_bytes()]
 
 
 def test_the_text_of_data_is_no_markup_in_the_report(desk):
