@@ -1,7 +1,6 @@
 """Client of sandboxes: retries, permits, and the choice between ``/run_cases`` and the harness."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -57,12 +56,11 @@ GOOD: dict[str, Any] = {
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def said(status: int, body: object = "", **headers: str) -> Answer:
+def said(status: int, body: object = "") -> Answer:
     async def answer(_request: web.Request) -> web.StreamResponse:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, str):
-            return web.Response(status=status, text=body, headers=named)
-        return web.json_response(body, status=status, headers=named)
+            return web.Response(status=status, text=body)
+        return web.json_response(body, status=status)
 
     return answer
 
@@ -93,11 +91,9 @@ class StandIn:
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
-        self.times: list[float] = []
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.times.append(time.monotonic())
         self.paths.append(request.path)
         self.asked.append(await request.json())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -115,12 +111,12 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 @pytest.fixture
 def start(stack: AsyncExitStack) -> Start:
-    async def start(*answers: Answer, port: int | None = None) -> StandIn:
+    async def start(*answers: Answer) -> StandIn:
         stand_in = StandIn(*answers)
         app = web.Application()
         for path in ("/run_code", "/submit"):
             app.router.add_post(path, stand_in.handle)
-        server = TestServer(app, port=port)
+        server = TestServer(app)
         await server.start_server()
         stack.push_async_callback(server.close)
         stand_in.url = str(server.make_url("")).rstrip("/")
