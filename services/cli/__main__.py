@@ -36,6 +36,8 @@ def _run() -> None:
     except SystemExit as end:
         if end.code == _INTERRUPTED:  # typer's way to end after an interrupt
             raise KeyboardInterrupt from None
+        if isinstance(end.__context__, BrokenPipeError):  # typer ends with 1, the gate's no-go
+            raise SystemExit(2) from None
         raise
     except PlumblineError as error:
         _end(" ".join(str(error).split()), error.exit_code)
