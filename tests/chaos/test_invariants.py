@@ -5,15 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.chaos import invariants
 from tests.chaos.faults import alive
-from tests.chaos.invariants import Invariant, Undisturbed, Violation
+from tests.chaos.invariants import Invariant, Undisturbed
 from tests.e2e import plumb
 from tests.redis_files import latest_writes
 
@@ -33,17 +32,25 @@ def folder(done: Path, tmp_path: Path) -> Path:
     return shutil.copytree(done, tmp_path / "out")
 
 
-def change(path: Path, number: int, **values: object) -> None:
-    """Change values of a line of a JSON file."""
+def change(folder: Path, number: int, **values: object) -> None:
+    """Change values of a verdict."""
+    path = folder / "verdicts.jsonl"
     lines = path.read_text().splitlines()
     lines[number] = json.dumps(json.loads(lines[number]) | values)
     path.write_text("\n".join(lines) + "\n")
 
 
-def change_document(path: Path, action: Callable[[Any], object]) -> None:
-    document = json.loads(path.read_text())
-    action(document)
-    path.write_text(json.dumps(document))
+def update(folder: Path, **values: object) -> None:
+    """Change values of run.json."""
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def missummarize(folder: Path) -> None:
+    path = folder / "phase0_summary.json"
+    summary = json.loads(path.read_text())
+    summary["humaneval"]["accepted_at_1"] = 0.5
+    path.write_text(json.dumps(summary))
 
 
 def lose(folder: Path) -> None:
@@ -54,27 +61,6 @@ def lose(folder: Path) -> None:
 def double(folder: Path) -> None:
     path = folder / "verdicts.jsonl"
     path.write_text(path.read_text() + path.read_text().splitlines(keepends=True)[0])
-
-
-def change_verdict(folder: Path) -> None:
-    change(folder / "verdicts.jsonl", 0, pass_ratio=0.123)
-
-
-def leave_unpublished(folder: Path) -> None:
-    change_document(folder / "run.json", lambda run: run.update(state="judged"))
-
-
-def miscount(folder: Path) -> None:
-    change_document(folder / "run.json", lambda run: run.update(sandbox_requests=999))
-
-
-def missummarize(folder: Path) -> None:
-    path = folder / "phase0_summary.json"
-    change_document(path, lambda sets: sets["humaneval"].update(accepted_at_1=0.5))
-
-
-def change_time(folder: Path) -> None:
-    change(folder / "verdicts.jsonl", 0, total_judge_time=123.0)
 
 
 def damage_index(folder: Path) -> None:
@@ -105,11 +91,11 @@ def leave_file(folder: Path) -> None:
     [
         (lose, Invariant.LOST),
         (double, Invariant.DOUBLED),
-        (change_verdict, Invariant.CHANGED),
-        (leave_unpublished, Invariant.PUBLISHED),
-        (miscount, Invariant.COUNTERS),
+        (lambda folder: change(folder, 0, pass_ratio=0.123), Invariant.CHANGED),
+        (lambda folder: update(folder, state="judged"), Invariant.PUBLISHED),
+        (lambda folder: update(folder, sandbox_requests=999), Invariant.COUNTERS),
         (missummarize, Invariant.SUMMARY),
-        (change_time, Invariant.LEDGER),
+        (lambda folder: change(folder, 0, total_judge_time=123.0), Invariant.LEDGER),
         (damage_index, Invariant.INDEX),
         (leave_job, Invariant.HELD),
         (leave_file, Invariant.TEMPORARY),
@@ -128,56 +114,33 @@ def test_a_folder_without_violations_has_none(folder: Path, done: Path) -> None:
     assert invariants.unpublished(folder, Undisturbed.of(done)) == []
 
 
-@pytest.fixture
-def ended(tmp_path: Path) -> Iterator[Callable[..., list[Violation]]]:
-    """Judge the end of a command, a Python program, within so many seconds."""
-    started: list[subprocess.Popen[str]] = []
-
-    def ended(program: str, seconds: float = 60.0) -> list[Violation]:
-        log = tmp_path / "session-0.log"
-        with log.open("w") as output:
-            command = [sys.executable, "-c", program]
-            started.append(subprocess.Popen(command, stdout=output, stderr=output, text=True))
-        return invariants.answered(started[-1], log, seconds)
-
-    yield ended
-    for process in started:
+@pytest.mark.parametrize(
+    ("program", "seconds", "violations"),
+    [
+        ("", 60.0, []),
+        ("print('plumb: interrupted; repeat the command'); raise SystemExit(130)", 60.0, []),
+        ("import os; os.kill(os.getpid(), 9)", 60.0, []),
+        ("print('a word'); raise SystemExit(3)", 60.0, [Invariant.ANSWER]),
+        ("raise SystemExit(2)", 60.0, [Invariant.ANSWER]),
+        ("raise ValueError('a bug')", 60.0, [Invariant.ANSWER]),
+        ("import os; os.abort()", 60.0, [Invariant.ANSWER]),
+        ("import time; time.sleep(60)", 0.2, [Invariant.ANSWER]),
+    ],
+)
+def test_a_command_that_ends_without_an_answer_or_hangs_is_found(
+    program: str, seconds: float, violations: list[Invariant], tmp_path: Path
+) -> None:
+    log = tmp_path / "session-0.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=output, stderr=output, text=True
+        )
+    try:
+        found = invariants.answered(process, log, seconds)
+    finally:
         process.kill()
         process.wait()
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "print('a word'); raise SystemExit(3)",
-        "raise SystemExit(2)",
-        "raise ValueError('a bug')",
-        "import os; os.abort()",
-    ],
-)
-def test_a_command_that_ends_without_an_answer_is_found(
-    program: str, ended: Callable[..., list[Violation]]
-) -> None:
-    assert [violation.invariant for violation in ended(program)] == [Invariant.ANSWER]
-
-
-def test_a_command_that_hangs_is_found(ended: Callable[..., list[Violation]]) -> None:
-    (violation,) = ended("import time; time.sleep(60)", seconds=0.2)
-    assert violation.invariant is Invariant.ANSWER
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "",
-        "print('plumb: interrupted; repeat the command'); raise SystemExit(130)",
-        "import os; os.kill(os.getpid(), 9)",
-    ],
-)
-def test_a_command_with_an_answer_is_fine(
-    program: str, ended: Callable[..., list[Violation]]
-) -> None:
-    assert ended(program) == []
+    assert [violation.invariant for violation in found] == violations
 
 
 def test_a_process_that_is_left_is_found_and_one_that_ends_is_not(

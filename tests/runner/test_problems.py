@@ -44,29 +44,16 @@ def test_data_that_agree_with_the_lock(data, lock):
     assert loaded.notes == ()
 
 
-def change(data, lock):
-    write_dataset(str(data), [problem("other")])
-
-
-def forget(data, lock):
-    lock.write_text(json.dumps({"canonical_version": "2", "files": {}}))
-
-
-def lose(data, lock):
-    lock.unlink()
-
-
-def garble(data, lock):
-    lock.write_text("{")
+EMPTY_LOCK = json.dumps({"canonical_version": "2", "files": {}})
 
 
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (change, "has SHA-256"),
-        (forget, "is not in the lock"),
-        (lose, "no such file"),
-        (garble, "not a lock of prepared data"),
+        (lambda data, _: write_dataset(str(data), [problem("other")]), "has SHA-256"),
+        (lambda _, lock: lock.write_text(EMPTY_LOCK), "is not in the lock"),
+        (lambda _, lock: lock.unlink(), "no such file"),
+        (lambda _, lock: lock.write_text("{"), "not a lock of prepared data"),
     ],
 )
 def test_a_difference_is_refused_or_recorded(data, lock, fault, said):

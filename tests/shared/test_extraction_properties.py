@@ -71,11 +71,13 @@ def test_a_program_in_a_fence_comes_back(data, program):
     assert extract(completion, entry_point="solve") == extraction
 
 
-@given(st.data(), programs)
-def test_a_truncated_program_is_said_to_be(data, program):
-    completion = data.draw(wrapped(f"{program}\nprint(", labels=PYTHON_LABELS, closed=False))
+@given(st.data(), programs, st.sampled_from(["\nprint(", "\nprint()"]))
+def test_a_program_without_a_closing_fence_is_said_to_be(data, program, rest):
+    """It is truncated, or ended by a stop string that the server removed."""
+    program += rest
+    completion = data.draw(wrapped(program, labels=PYTHON_LABELS, closed=False))
     extraction = extract(completion)
-    assert (extraction.code, extraction.reason) == (f"{program}\nprint(", Reason.UNCLOSED_FENCE)
+    assert (extraction.code, extraction.reason) == (program, Reason.UNCLOSED_FENCE)
 
 
 @given(st.data(), programs)

@@ -293,11 +293,7 @@ def start(tmp_path: Path, **passwords: str) -> subprocess.CompletedProcess[str]:
 
 
 def variables(**changed: str) -> dict[str, str]:
-    found = {
-        "REDIS_PASSWORD" if user == "default" else f"REDIS_{user.upper()}_PASSWORD": password
-        for user, password in PASSWORDS.items()
-    }
-    return found | changed
+    return {name_of(user): password for user, password in PASSWORDS.items()} | changed
 
 
 def test_no_password_is_written_or_shown(tmp_path: Path) -> None:
@@ -310,28 +306,31 @@ def test_no_password_is_written_or_shown(tmp_path: Path) -> None:
     assert [line.split()[1] for line in users.read_text().splitlines()] == list(PASSWORDS)
 
 
+def name_of(user: str) -> str:
+    """The variable of a user's password."""
+    return "REDIS_PASSWORD" if user == "default" else f"REDIS_{user.upper()}_PASSWORD"
+
+
+def start_with(tmp_path: Path, user: str, value: str | None) -> subprocess.CompletedProcess[str]:
+    """Start with all passwords but that of a user, which is ``value``, or not set."""
+    passwords = variables()
+    del passwords[name_of(user)]
+    return start(tmp_path, **passwords, **({} if value is None else {name_of(user): value}))
+
+
 @pytest.mark.parametrize(
     ("user", "value"), [("default", None), ("judge", ""), ("runner", "\n"), ("aggregator", None)]
 )
 def test_a_missing_password_is_named(tmp_path: Path, user: str, value: str | None) -> None:
-    name = "REDIS_PASSWORD" if user == "default" else f"REDIS_{user.upper()}_PASSWORD"
-    environment = variables()
-    del environment[name]
-    done = start(tmp_path, **environment, **({} if value is None else {name: value}))
-    assert done.returncode == 1
-    assert done.stdout == ""
-    remedy = f"set {name} in .env, or on Kubernetes the key"
+    done = start_with(tmp_path, user, value)
+    assert (done.returncode, done.stdout) == (1, "")
+    remedy = f"set {name_of(user)} in .env, or on Kubernetes the key"
     assert f"the user {user} has an empty password; {remedy}" in done.stderr
 
 
 @pytest.mark.parametrize(("user", "value"), [("keda", None), ("reward", ""), ("reward", "\n")])
 def test_users_of_what_is_optional_are_off(tmp_path: Path, user: str, value: str | None) -> None:
-    environment = variables()
-    name = f"REDIS_{user.upper()}_PASSWORD"
-    del environment[name]
-    assert (
-        start(tmp_path, **environment, **({} if value is None else {name: value})).returncode == 0
-    )
+    assert start_with(tmp_path, user, value).returncode == 0
     lines = (tmp_path / "users.acl").read_text().splitlines()
     off = [line.split()[1] for line in lines if " reset on off " in line]
     assert off == [user]

@@ -19,22 +19,13 @@ from tests.generator.router.engines import (
     with_status,
 )
 
-
-async def no_choice(_e: FakeEngine, _q: web.Request, _r: Received) -> web.StreamResponse:
-    return web.json_response({"choices": []})
-
-
-async def no_json(_e: FakeEngine, _q: web.Request, _r: Received) -> web.StreamResponse:
-    return web.Response(text="<html>")
-
-
 NO_TOKEN: list[tuple[Behaviour, str]] = [
     (hang, "no token within 0.3 s"),
     (with_status(500), "HTTP 500"),
     (with_status(404), "HTTP 404"),
     (abort, "aborted"),
-    (no_choice, "no choice"),
-    (no_json, "not JSON"),
+    (with_status(200, '{"choices": []}'), "no choice"),
+    (with_status(200, "<html>"), "not JSON"),
     (break_connection, "reset"),
 ]
 
