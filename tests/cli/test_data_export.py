@@ -7,7 +7,9 @@ from typing import Any
 import fsspec
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from services.cli.commands import data_app
 from services.data.records import write_dataset
 from shared.config import load_config
 from shared.datasets import read_dataset
@@ -135,11 +137,12 @@ def test_secrets_of_an_address_are_not_in_the_record(tmp_path: Path) -> None:
     content = (ROOT / VALIDATION).read_bytes()
     fsspec.filesystem("memory").pipe("/user:topsecret@bucket/humaneval.parquet", content)
     address = "memory://user:topsecret@bucket/humaneval.parquet"
-    done = export(tmp_path, "--validation", address, "data.lock=null")
-    assert done.code == 0, done.stderr
+    files = ["--validation", address, "--output", str(tmp_path)]
+    done = CliRunner().invoke(data_app, ["export", "--config", CONFIG, *files, "data.lock=null"])
+    assert done.exit_code == 0, done.exception
     record = (tmp_path / "export.json").read_text()
     assert "memory://***@bucket/humaneval.parquet" in record
-    assert "topsecret" not in record + done.stdout
+    assert "topsecret" not in record + done.output
 
 
 def test_an_output_without_a_name_is_the_working_directory(tmp_path: Path) -> None:
