@@ -56,6 +56,20 @@ def test_runs_appear_and_disappear(view: View, visit: Visit, outputs: Path) -> N
     assert_quiet(page, watch, view.url)
 
 
+def test_recorded_answers_are_counted_and_have_no_temperature(
+    view: View, visit: Visit, outputs: Path
+) -> None:
+    write_run(outputs / "two", {"d1": ["+-", "-+"]}, change={"completions": "answers.jsonl"})
+    page, _watch = visit()
+    page.goto(view.url)
+    page.locator(".runs tbody a").first.click()
+    measured = "2 problems of 1 data set · 2 answers each · recorded answers · judged"
+    expect(page.locator(".overview")).to_contain_text(measured)
+    page.get_by_role("link", name="Setup").click()
+    expect(page.locator(".part dl")).to_contain_text("samplingrecorded answers")
+    shutil.rmtree(outputs / "two")
+
+
 def test_what_cannot_be_read_is_said(view: View, visit: Visit, outputs: Path) -> None:
     write_run(outputs / "torn", {"d1": "++--"}, change={"name": "N" * 200})
     verdicts = outputs / "torn" / "verdicts.jsonl"

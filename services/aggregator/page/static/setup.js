@@ -20,9 +20,10 @@ function values({ summary, facts }) {
   return {
     run: summary.run,
     model: summary.model,
-    sampling:
-      actor &&
-      `temperature ${temperature}, top_p ${top_p}, n ${n}, at most ${response_length} tokens`,
+    sampling: facts.completions
+      ? "recorded answers"
+      : actor &&
+        `temperature ${temperature}, top_p ${top_p}, n ${n}, at most ${response_length} tokens`,
     seed: facts.seed,
     judging:
       judge &&
@@ -46,17 +47,18 @@ function values({ summary, facts }) {
 }
 
 // What was measured, in a line.
-export function measured({ summary, facts: { config }, datasets }) {
+export function measured({ summary, facts: { config, completions }, datasets }) {
   const rollout = config?.actor_rollout_ref?.rollout;
   const all = Object.values(datasets);
-  const problems = all.reduce((sum, one) => sum + one.planned_problems, 0);
-  const answers = rollout && (rollout.n === 1 ? "one answer each" : `${rollout.n} answers each`);
+  const total = (key) => all.reduce((sum, one) => sum + one[key], 0);
+  const [problems, samples] = [total("planned_problems"), total("planned_samples")];
+  const each = samples % problems ? `${samples} answers` : `${samples / problems} answers each`;
   return name(
     [
       summary.model ?? "an unnamed model",
       `${problems} problems of ${all.length} data set${all.length === 1 ? "" : "s"}`,
-      answers,
-      rollout && `temperature ${rollout.temperature}`,
+      samples === problems ? "one answer each" : each,
+      completions ? "recorded answers" : rollout && `temperature ${rollout.temperature}`,
       config?.judge && `judged by ${config.judge.method}`,
     ]
       .filter(Boolean)
