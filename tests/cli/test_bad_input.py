@@ -103,15 +103,6 @@ def test_what_is_missing_or_unknown_is_named(
     refused(plumb(*arguments, folder=desk.folder), desk, *names)
 
 
-# The config
-
-
-@pytest.mark.parametrize("text", ["judge: {", "- judge", "\tx: 1", "a: ${b}"])
-def test_a_config_that_cannot_be_parsed(desk: Desk, text: str) -> None:
-    (desk.folder / "config.yaml").write_text(text)
-    refused(desk.run("--config", "config.yaml"), desk, "config.yaml")
-
-
 # The data
 
 
@@ -125,24 +116,6 @@ def test_a_ground_truth_that_cannot_be_used(desk: Desk) -> None:
     for text in ("{", "", "{}", '{"inputs": ["1"], "outputs": []}', '{"test_list": []}'):
         desk.write_rows(problem("p1").model_dump(), problem("p2", ground_truth=text).model_dump())
         refused(desk.judge_all(), desk, "data.parquet: row 2", "'p2'", "ground_truth")
-
-
-# Recorded completions
-
-
-def test_completions_that_cannot_be_used(desk: Desk) -> None:
-    cases = [
-        ("", "none of its 0"),
-        ('{"problem_id": "other", "completion": "x"}\n', "none of its 1"),
-        ('{"problem_id": "p1"}\n', ":1: "),
-        ('{"problem_id": "p1", "solution": null}\n', ":1: not a completion: solution is null; "),
-        ('{"problem_id": "p1", "completion": "x"}\n{"problem', ":2: torn"),
-        ("[]\n", ":1: "),
-        ('{"problem_id": "p1", "completion": "x", "sample_index": 0}\n' * 2, "two completions"),
-    ]
-    for text, named in cases:
-        desk.completions.write_text(text)
-        refused(desk.judge_all(), desk, "completions.jsonl", named)
 
 
 # The generator

@@ -207,6 +207,7 @@ def test_a_sample_that_is_there_twice(file: Any) -> None:
 
 def test_no_completion_belongs_to_the_data(file: Any) -> None:
     assert "none of its 2 completions" in refusal(file(line("a"), line("b")))
+    assert "none of its 0 completions" in refusal(file())
 
 
 async def test_a_source_gives_what_is_asked_for(file: Any) -> None:

@@ -86,6 +86,7 @@ def test_reads_gzip_and_urls(tmp_path):
         (b'{"problem_id": "b", "completion": "tor', "torn last line"),
         (b"[1]\n", "a JSON list instead of an object"),
         (b'{"problem_id": "b"}\n', "completion: Field required"),
+        (b'{"problem_id": "b", "solution": null}\n', "not a completion: solution is null; "),
         (b'{"problem_id": 3, "completion": "x"}\n', "problem_id: Input should be a valid string"),
         (b'{"problem_id": "b", "completion": "\xff"}\n', "not UTF-8 (byte 36 of the line)"),
         (b"[" * 100_000 + b"\n", "JSON that cannot be used"),

@@ -107,6 +107,8 @@ def test_an_override_that_is_not_key_value(override: str) -> None:
     "text",
     [
         "judge: {workers: 2",
+        "- judge",
+        "\tx: 1",
         b"\xff\xfe\x00",
         "run: {name: '${nothing.there}'}",
         "run: {name: ???}",
