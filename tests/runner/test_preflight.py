@@ -9,8 +9,9 @@ from aiohttp import web
 from services.runner.preflight import Needs, check_judging, needs_of
 from services.runner.sandboxes import check_needs, check_sandboxes
 from shared.config import load_config
-from shared.errors import ConfigError, DataError
+from shared.errors import ConfigError, DataError, ServiceError
 from shared.function_plan import failed_imports, import_program
+from shared.service.access import authorization
 from tests.runner.generators import Servers
 from tests.shared.ledgers import problem
 
@@ -34,6 +35,26 @@ async def start(servers: Servers) -> Start:
 async def test_sandboxes_that_answer(start: Start) -> None:
     one, two = await start('"pong"'), await start("pong")
     await check_sandboxes([one, f"{two}/run_code", f"{two}/"])
+
+
+async def test_a_token_does_not_follow_a_redirect(servers: Servers) -> None:
+    """Neither the sandbox's nor the generator's."""
+    sent: list[str | None] = []
+
+    async def record(request: web.Request) -> web.Response:
+        sent.append(request.headers.get("Authorization"))
+        return web.json_response({})
+
+    async def redirect(request: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect(elsewhere + request.path)
+
+    elsewhere = await servers.stand_in(models=record, ping=record)
+    url = await servers.stand_in(models=redirect, ping=redirect)
+    with pytest.raises(ServiceError, match="not a SandboxFusion server"):
+        await check_sandboxes([url], headers=authorization("s3cret"))
+    with pytest.raises(ServiceError, match="does not speak the OpenAI API"):
+        await (await servers.client(url, api_key="s3cret")).check()
+    assert sent == [None, None]
 
 
 # Languages

@@ -3,7 +3,6 @@
 import gzip
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -217,34 +216,3 @@ def test_only_the_token_matches(token: str, other: str) -> None:
     assert bearer.matches(other) == (token == other)
     assert bearer.admits_cookie(bearer.cookie)
     assert not bearer.admits_cookie(token)
-
-
-async def test_a_token_does_not_follow_a_redirect() -> None:
-    """Of the judges' client and of the one for the generator."""
-    found: list[str | None] = []
-
-    def other(app: aiohttp.web.Application) -> None:
-        async def record(asked: aiohttp.web.Request) -> aiohttp.web.Response:
-            found.append(asked.headers.get("Authorization"))
-            return aiohttp.web.json_response({})
-
-        app.router.add_route("*", "/{path:.*}", record)
-
-    redirect: Callable[[aiohttp.web.Application], None]
-    async with server(change=other) as elsewhere:
-
-        def redirect(app: aiohttp.web.Application) -> None:
-            async def away(_request: aiohttp.web.Request) -> aiohttp.web.Response:
-                raise aiohttp.web.HTTPTemporaryRedirect(f"http://localhost:{elsewhere}/there")
-
-            app.router.add_route("*", "/{path:.*}", away)
-
-        async with server(change=redirect) as port:
-            from services.runner.sandboxes import check_sandboxes
-
-            with pytest.raises(Exception, match="not a SandboxFusion server"):
-                await check_sandboxes(
-                    [f"http://127.0.0.1:{port}"], headers={"Authorization": f"Bearer {TOKEN}"}
-                )
-    assert found
-    assert set(found) == {None}
