@@ -12,6 +12,7 @@ from redis import Redis
 from services.aggregator.__main__ import publish_due
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
+from services.aggregator.report import _frame
 from services.aggregator.settings import AggregatorSettings, OutputRoots
 from shared import artifacts
 from shared.errors import OutputError
@@ -220,6 +221,18 @@ def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path:
     assert ledger.state() is RunState.FAILED
     assert "cannot write" in ledger.meta().publish_error
     assert list(ingester.unpublished()) == []
+
+
+def test_files_of_the_program_that_are_gone_fail_the_run_alone(
+    ledger: Ledger, redis: Redis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As during an upgrade."""
+    judge_all(ledger)
+    monkeypatch.setattr("services.aggregator.report._API", tmp_path / "report.js")
+    _frame.cache_clear()
+    publish_due(Ingester(redis))
+    assert ledger.state() is RunState.FAILED
+    assert "report.js" in (ledger.meta().publish_error or "")
 
 
 class CountingLedger(Ledger):
