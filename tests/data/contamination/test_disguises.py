@@ -6,8 +6,8 @@ import random
 import re
 import sysconfig
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -31,75 +31,37 @@ MBPP_PROBLEMS = 420
 FENCE = re.compile(r"```(?:python|cpp|c\+\+|py)?\n(.*?)```", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Figures:
-    planted: int
-    found: int
-    accused: int
+def measure(problems, count, part, disguises, folder):
+    """Plant problems in each disguise between other people's programs; the recall by disguise.
 
-    @property
-    def recall(self):
-        return self.found / self.planted
-
-    @property
-    def precision(self):
-        return self.found / max(1, self.found + self.accused)
-
-    def __str__(self):
-        rates = f"precision {self.precision:.3f}, recall {self.recall:.3f}"
-        return f"{self.planted:4} planted, {rates}"
-
-
-class Planting:
-    """Problems of which some are planted in a corpus, between other people's programs."""
-
-    def __init__(self, problems, count, folder):
-        self.problems = problems
-        self.planted = random.Random(7).sample(problems, count)
-        self.folder = folder
-        # The standard library's source, in documents as long as a web page.
-        stdlib = Path(sysconfig.get_path("stdlib"))
-        texts = [path.read_text("utf-8", "replace") for path in sorted(stdlib.glob("*.py"))]
-        self.clean = [text[at : at + 3000] for text in texts for at in range(0, len(text), 3000)]
-
-    def leaked(self, part, disguise):
-        """The planted problems that have the part, and it in its disguise."""
-        for problem in self.planted:
-            if part is Part.STATEMENT:
-                yield problem, disguise(problem.statement)
-            elif problem.solutions:
-                yield problem, disguise(problem.solutions[0])
-
-    def figures(self, part, leaks):
-        dice = random.Random(3)
-        rows = [{"text": text} for text in dice.choices(self.clean, k=100)]
-        for _, text in leaks:
-            before, after = dice.choices(self.clean, k=2)
-            rows.append({"text": f"{before[:700]}\n\n{text}\n\n{after[:700]}"})
-        report = check(write_jsonl(self.folder / "corpus.jsonl", rows), problems=self.problems)
-        planted = {problem.problem_id: problem for problem, _ in leaks}
-        overlaps = {one.problem_id: getattr(one, part) for one in report.problems}
-        accused = {one.problem_id for one in report.contaminated} - planted.keys()
-        same = SAME_QUESTIONS | SAME_SOLUTIONS
-        wrong = {
-            name for name in accused if not any(frozenset((name, leak)) in same for leak in planted)
-        }
-        missed = [name for name in planted if not overlaps[name].contaminated]
-        return Figures(len(planted), len(planted) - len(missed), len(wrong)), missed, wrong
-
-
-def measure(planting, part, disguises, out):
-    """Figures of all that was planted, and by disguise."""
-    by_disguise = {}
+    No other problem may be found, unless it is the same question.
+    """
+    planted = random.Random(7).sample(problems, count)
+    if part is Part.STATEMENT:
+        texts = {problem.problem_id: problem.statement for problem in planted}
+    else:
+        texts = {one.problem_id: one.solutions[0] for one in planted if one.solutions}
+    same = {
+        name for pair in SAME_QUESTIONS | SAME_SOLUTIONS if pair & texts.keys() for name in pair
+    }
+    # The standard library's source, in documents as long as a web page.
+    stdlib = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    sources = [path.read_text("utf-8", "replace") for path in stdlib]
+    clean = [text[at : at + 3000] for text in sources for at in range(0, len(text), 3000)]
+    recalls = {}
     for name, disguise in disguises.items():
-        figures, missed, wrong = planting.figures(part, list(planting.leaked(part, disguise)))
-        by_disguise[name] = figures
-        out(f"{part:9} {name:22} {figures} missed: {missed[:6]} accused: {sorted(wrong)}")
-    names = ("planted", "found", "accused")
-    figures = by_disguise.values()
-    everything = Figures(*(sum(getattr(figure, name) for figure in figures) for name in names))
-    out(f"{part:9} {'all':22} {everything}")
-    return everything, by_disguise
+        dice = random.Random(3)
+        rows = [{"text": text} for text in dice.choices(clean, k=100)]
+        for text in texts.values():
+            before, after = dice.choices(clean, k=2)
+            rows.append({"text": f"{before[:700]}\n\n{disguise(text)}\n\n{after[:700]}"})
+        report = check(write_jsonl(folder / "corpus.jsonl", rows), problems=problems)
+        assert {problem.problem_id for problem in report.contaminated} <= texts.keys() | same, name
+        parts = {problem.problem_id: getattr(problem, part) for problem in report.problems}
+        missed = [problem for problem in texts if not parts[problem].contaminated]
+        recalls[name] = 1 - len(missed) / len(texts)
+        print(f"{part:9} {name:22} {len(texts)} planted, recall {recalls[name]:.3f} {missed[:6]}")
+    return recalls
 
 
 def contest_solutions(path):
@@ -139,23 +101,18 @@ def public_problems(real_data):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", DISGUISES)
 def test_disguised_leaks_of_the_public_sets_are_found(public_problems, tmp_path, capsys, part):
-    planting = Planting(public_problems, PLANTED, tmp_path)
     with capsys.disabled():
         print()
-        everything, by_disguise = measure(planting, part, DISGUISES[part], print)
-    assert everything.accused == 0
-    assert everything.recall >= LEAST_RECALL[part]
-    assert {name for name, one in by_disguise.items() if one.recall < 0.9} == set()
+        recalls = measure(public_problems, PLANTED, part, DISGUISES[part], tmp_path)
+        print(f"{part:9} all: recall {fmean(recalls.values()):.3f}")
+    assert fmean(recalls.values()) >= LEAST_RECALL[part]
+    assert min(recalls.values()) >= 0.9
 
 
 @pytest.mark.parametrize("part", DISGUISES)
 def test_disguised_leaks_of_the_demo_are_found(tmp_path, part):
     files = sorted(Path("demo/data").glob("*.parquet"))
     problems = [text_of(record) for file in files for record in read_records(str(file))]
-    planting = Planting(problems, len(problems) // 2, tmp_path)
-    chosen = DEMO_DISGUISES[part]
-    disguises = {name: DISGUISES[part][name] for name in chosen}
-    lines = []
-    everything, by_disguise = measure(planting, part, disguises, lines.append)
-    assert everything.accused == 0, lines
-    assert {name for name, one in by_disguise.items() if one.recall < 0.9} == set(), lines
+    disguises = {name: DISGUISES[part][name] for name in DEMO_DISGUISES[part]}
+    recalls = measure(problems, len(problems) // 2, part, disguises, tmp_path)
+    assert min(recalls.values()) >= 0.9
