@@ -11,8 +11,9 @@ import pytest
 
 from services.cli.embedded.environment import start_sandbox, waiting_sandbox
 from services.cli.embedded.services import ChildProcess, wait_until
-from services.cli.embedded.stack import EmbeddedStack, file_lock
+from services.cli.embedded.stack import EmbeddedStack, file_lock, logging_to
 from shared.errors import ServiceError
+from shared.service.logs import get_logger
 
 SLEEP = "import time; time.sleep(60)"
 IGNORES_SIGTERM = (
@@ -87,6 +88,15 @@ def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:
         assert str(tmp_path / "out") in str(caught.value)
     with file_lock(path, timeout=0):
         pass
+
+
+def test_a_log_on_a_full_disk_hides_no_error_of_the_command(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(ServiceError, match="Redis"), logging_to(Path("/dev/full")):
+        get_logger("test").error("this line finds no space")
+        raise ServiceError("Redis cannot write either")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_no_sandbox_starts_beside_those_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

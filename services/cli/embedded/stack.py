@@ -7,6 +7,7 @@ import the same libraries for longer than a short run takes to judge.
 import asyncio
 import fcntl
 import hashlib
+import logging
 import math
 import os
 import shlex
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -155,7 +156,7 @@ def open_stack(
         if sandboxes is None:
             sandboxes = split_urls(os.environ.get("SANDBOX_URLS", ""))
         stack = EmbeddedStack(folder, sandbox_urls=[*sandboxes])
-        with _logging_to(folder / "logs" / "plumb.log"):
+        with logging_to(folder / "logs" / "plumb.log"):
             try:
                 _start(stack, config, lock, meanwhile, generator=generator, aggregate=aggregate)
                 yield stack
@@ -245,14 +246,21 @@ def state_folder(output: OutputFolder) -> Path:
 
 
 @contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """Write this process's log, which has those of judge and aggregator, to a file."""
-    with path.open("a", encoding="utf-8") as file:
-        configure_logging("plumb", os.environ.get("LOG_LEVEL", "INFO"), file)
-        try:
-            yield
-        finally:
-            configure_logging("plumb", "WARNING", sys.stderr)
+def logging_to(path: Path) -> Iterator[None]:
+    """Write this process's log, which has those of judge and aggregator, to a file.
+
+    What finds no space on a full disk is lost: the error that ends the command is another one.
+    """
+    file = path.open("a", encoding="utf-8")
+    logging.raiseExceptions = False
+    configure_logging("plumb", os.environ.get("LOG_LEVEL", "INFO"), file)
+    try:
+        yield
+    finally:
+        configure_logging("plumb", "WARNING", sys.stderr)
+        logging.raiseExceptions = True
+        with suppress(OSError):
+            file.close()
 
 
 @contextmanager
