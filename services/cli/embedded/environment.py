@@ -43,7 +43,7 @@ def base_environment(*own: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     ours = {k: v for k, v in os.environ.items() if k.startswith(("PLUMBLINE_", *own))}
     passed = without_secrets(ours, keep=own)
-    level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO")}
+    level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL") or "INFO"}
     return kept | passed | level | {"PYTHONUNBUFFERED": "1"}
 
 

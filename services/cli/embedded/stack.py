@@ -253,7 +253,7 @@ def logging_to(path: Path) -> Iterator[None]:
     """
     file = path.open("a", encoding="utf-8")
     logging.raiseExceptions = False
-    configure_logging("plumb", os.environ.get("LOG_LEVEL", "INFO"), file)
+    configure_logging("plumb", os.environ.get("LOG_LEVEL") or "INFO", file)
     try:
         yield
     finally:
