@@ -367,8 +367,7 @@ async def _run_judge(settings: Mapping[str, object], stop: asyncio.Event) -> Non
     from services.judge.jobs import JudgeSettings
     from services.judge.worker import JudgeProcess
 
-    # None replaces a variable of this process, as an empty one does in a process of its own.
-    loaded = load_settings(JudgeSettings, **{name: text or None for name, text in settings.items()})
+    loaded = load_settings(JudgeSettings, **settings)
     redis = await asyncio.to_thread(_connect, loaded.redis_url)
     await JudgeProcess(redis, loaded, f"judge-{os.getpid()}").serve(stop)
 
