@@ -132,8 +132,11 @@ ONE = stdio(("1", "1"), fn_name="f")
 
 
 async def test_a_missing_function_is_named(sandbox: SandboxClient) -> None:
-    verdict = await judge_code(sandbox, ONE, "def g(a):\n    return a")
-    assert (verdict.final_status, verdict.detail) == (ERROR, VerdictDetail.MISSING_FUNCTION)
+    imported = stdio(("4\n6", "2"), fn_name="gcd", **LCB)
+    for problem, code in ((ONE, "def g(a):\n    return a"), (imported, "x = 1")):
+        verdict = await judge_code(sandbox, problem, code)
+        assert (verdict.final_status, verdict.detail) == (ERROR, VerdictDetail.MISSING_FUNCTION)
+    assert (await judge_code(sandbox, imported, "from math import gcd")).accepted
 
 
 async def test_a_wrong_result_is_shown(sandbox: SandboxClient) -> None:

@@ -149,6 +149,8 @@ class CallMethod(BatchMethod):
         super().__init__(task, tests)
         self.checker = "values"
         self._language = "functions"
+        # The preamble imports functions such as ``gcd``, which are no answer.
+        self._is_named = re.search(rf"\b{re.escape(tests.fn_name or '')}\b", self._program)
         before, convention = _preamble(tests.calls, self._program), tests.calls.value
         self._inputs = [
             FunctionTests(before, "", [(*texts, convention)], [f".{tests.fn_name}"]).payload
@@ -168,8 +170,8 @@ class CallMethod(BatchMethod):
         code = CaseCode(report.codes[0]) if report.codes else CaseCode.RUNTIME_ERROR
         if report.end is FunctionEnd.UNUSABLE:
             return CaseCode.API_ERROR, VerdictDetail.TEST_ERROR
-        if report.end is FunctionEnd.MISSING:
-            return code, VerdictDetail.MISSING_FUNCTION
+        if report.end is FunctionEnd.MISSING or not self._is_named:
+            return CaseCode.RUNTIME_ERROR, VerdictDetail.MISSING_FUNCTION
         exit_code = run.exit_code if report.lost else 1
         return code, exit_detail([code], exit_code, run.stderr, timed_out=False)
 
