@@ -32,19 +32,27 @@ def _run() -> None:
                 start_sandbox()
             from services.cli.commands import app
 
-            app()
+            try:
+                app()
+            except SystemExit:
+                sys.stdout.flush()  # at Python's end a failure would be no error of the command
+                raise
     except SystemExit as end:
         if end.code == _INTERRUPTED:  # typer's way to end after an interrupt
             raise KeyboardInterrupt from None
         if isinstance(end.__context__, BrokenPipeError):  # typer ends with 1, the gate's no-go
+            _discard_output()
             raise SystemExit(2) from None
         raise
     except PlumblineError as error:
         _end(" ".join(str(error).split()), error.exit_code)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
         # Of standard output. A traceback's exit code would be the no-go of `plumb gate`.
+        if error.errno not in (errno.ENOSPC, errno.EPIPE):
+            raise
+        _discard_output()
+        if error.errno == errno.EPIPE:
+            raise SystemExit(2) from None
         _end(f"cannot write the output: {error.strerror}; free some space and repeat it", 2)
     except ModuleNotFoundError as error:
         # A service's image installs only what that service needs.
@@ -53,6 +61,11 @@ def _run() -> None:
             "made with `pip install plumbline[cli]` or `make install`",
             2,
         )
+
+
+def _discard_output() -> None:
+    """Drop what Python would try to write again at its end, which would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(line: str, code: int) -> NoReturn:

@@ -1,5 +1,6 @@
 """`plumb gate` end to end."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -105,18 +106,22 @@ def test_rules_for_a_data_set_that_is_not_there(tmp_path):
 
 def test_an_output_that_cannot_be_written_is_no_verdict(tmp_path):
     (runs(tmp_path, HALF, HALF) / "policy.yaml").write_text(yaml.safe_dump(accepted(-0.1)))
-    arguments = ["services.cli", "gate", "a", "b", "--policy", "policy.yaml"]
+    # Buffered, as by default: what cannot be written is tried again at the end.
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
     reader, closed = os.pipe()  # as after `| head -1`
     os.close(reader)
-    for output, said in ((os.open("/dev/full", os.O_WRONLY), "No space left"), (closed, "")):
+    outputs = ((os.open("/dev/full", os.O_WRONLY), "No space left"), (closed, ""))
+    commands = (["gate", "a", "b", "--policy", "policy.yaml"], ["runs", "."])
+    for arguments, (output, said) in itertools.product(commands, outputs):
         done = subprocess.run(
-            [sys.executable, "-m", *arguments],
-            cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=output,
+            [sys.executable, "-m", "services.cli", *arguments],
+            cwd=tmp_path, env=environment, stdout=output,
             stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
-        os.close(output)
-        assert (done.returncode, said in done.stderr) == (USAGE, True)
+        assert (done.returncode, said in done.stderr) == (USAGE, True), arguments
         assert len(done.stderr.splitlines()) <= 1
+    for output, _ in outputs:
+        os.close(output)
 
 
 def test_results_are_written_to_a_pipe(tmp_path):

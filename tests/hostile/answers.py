@@ -216,8 +216,8 @@ ANSWERS = {
         print(n * 2)
         """, SUCCESS,
     ),
-    "deep folders": _answer(
-        "for _ in range(1500): os.mkdir('d'); os.chdir('d')\nprint(n * 2)", SUCCESS
+    "deep folders": _answer(  # too deep for a look at its share of the disk, if one comes
+        "for _ in range(1500): os.mkdir('d'); os.chdir('d')\nprint(n * 2)", SUCCESS, ERROR
     ),
     "odd names": _answer(
         """
