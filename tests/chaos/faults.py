@@ -58,7 +58,8 @@ def alive() -> list[psutil.Process]:
     running = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if process.status() != psutil.STATUS_ZOMBIE:
+            # The first thread may have ended before others, which still have its files.
+            if process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1:
                 running.append(process)
             elif process.ppid() == os.getpid():
                 with suppress(ChildProcessError):
