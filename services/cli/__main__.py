@@ -35,7 +35,8 @@ def _run() -> None:
             try:
                 app()
             except SystemExit:
-                sys.stdout.flush()  # at Python's end a failure would be no error of the command
+                # At Python's end a failure would be no error of the command. Output may be closed.
+                print(end="", flush=True)
                 raise
     except SystemExit as end:
         if end.code == _INTERRUPTED:  # typer's way to end after an interrupt
@@ -75,7 +76,7 @@ def _end(line: str, code: int) -> NoReturn:
         # Python ends by SIGINT, whatever exit code is asked for, after an interrupt that passed
         # through `exec` of a string, as the definition of a dataclass has one.
         with suppress(OSError):
-            sys.stdout.flush()
+            print(end="", flush=True)
         os._exit(code)
     raise SystemExit(code) from None
 

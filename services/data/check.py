@@ -63,8 +63,8 @@ def _checked(
 ) -> Iterator[Problem]:
     """Yield the problems of files, and collect their texts and hashes that differ.
 
-    Several files may name one data set, such as verl's tables of training and of validation. Each
-    is a set of its own, shards aside.
+    Files that name the same data set, such as verl's tables for training and validation, are
+    compared as different sets. The shards of a table are one set.
     """
     places: dict[str, str] = {}
     for file in files:

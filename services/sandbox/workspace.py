@@ -108,7 +108,7 @@ class Workspace:
         return path
 
     def prepare(self, files: dict[str, str | None], fetched: list[str]) -> None:
-        """Write the files of a request, and check the names of those that it wants back.
+        """Write a request's files, and check the names of the files that it fetches.
 
         None values and names with the ignore marker are skipped.
 

@@ -124,6 +124,17 @@ def test_an_output_that_cannot_be_written_is_no_verdict(tmp_path):
         os.close(output)
 
 
+def test_a_closed_output_is_no_error(tmp_path):
+    runs(tmp_path, HALF, HALF)
+    command = [sys.executable, "-m", "services.cli", "runs", "."]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE,
+        text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_results_are_written_to_a_pipe(tmp_path):
     """As to /dev/stdout, which root could replace by a file."""
     os.mkfifo(tmp_path / "pipe")

@@ -136,7 +136,8 @@ async def test_a_missing_function_is_named(sandbox: SandboxClient) -> None:
     for problem, code in ((ONE, "def g(a):\n    return a"), (imported, "x = 1")):
         verdict = await judge_code(sandbox, problem, code)
         assert (verdict.final_status, verdict.detail) == (ERROR, VerdictDetail.MISSING_FUNCTION)
-    assert (await judge_code(sandbox, imported, "from math import gcd")).accepted
+    for code in ("from math import gcd", "from math import *"):
+        assert (await judge_code(sandbox, imported, code)).accepted
 
 
 async def test_a_wrong_result_is_shown(sandbox: SandboxClient) -> None:

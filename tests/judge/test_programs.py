@@ -99,7 +99,7 @@ Outcome = tuple[list[CaseCode], VerdictDetail | str | None]
 
 
 async def test_wrong_answers_are_told_apart(judge: JudgeAll) -> None:
-    """Of MBPP's tests, those that passed before a hang or a crash keep their result."""
+    """MBPP tests that passed before the answer hangs or crashes keep their result."""
     rows: list[tuple[Problem, str, Outcome]] = [
         (HUMANEVAL, "def total(v):\n    return 0", ([WRONG], None)),
         (HUMANEVAL, "def total(v):\n    return 1 / 0", ([RUNTIME], None)),

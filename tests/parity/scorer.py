@@ -36,7 +36,7 @@ class Found:
 class Scorer:
     """verl's functions; ``recorded_check`` has to stand in the place of ``check_correctness``.
 
-    ``compute_score`` keeps the codes to itself, and they are what is to be compared.
+    The codes are compared, and ``compute_score`` does not return them.
     """
 
     def __init__(self, modules: Mapping[str, ModuleType]) -> None:

@@ -44,7 +44,7 @@ async def test_output_cap_is_told(start_sandbox: StartSandbox):
 
 
 async def test_output_limit_of_cases(every_isolation: Sandbox):
-    """Up to the limit an output is complete, whoever prints it; one byte more is too much."""
+    """Output up to the limit is complete, from any process; one more byte ends the program."""
     code = (
         "import os, sys\nhow, size = input().split()\nsize = int(size)\n"
         "if how == 'print': print('x' * size, end='')\n"

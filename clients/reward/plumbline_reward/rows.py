@@ -41,7 +41,7 @@ def judged_item(
 
 
 def is_missing(ground_truth: object) -> bool:
-    """Whether there is no ground truth; an array of numpy has no truth value of its own."""
+    """Whether there is no ground truth, which may be a numpy array."""
     return ground_truth is None or (isinstance(ground_truth, str) and not ground_truth)
 
 

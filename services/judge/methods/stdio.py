@@ -149,8 +149,9 @@ class CallMethod(BatchMethod):
         super().__init__(task, tests)
         self.checker = "values"
         self._language = "functions"
-        # The preamble imports functions such as ``gcd``, which are no answer.
-        self._is_named = re.search(rf"\b{re.escape(tests.fn_name or '')}\b", self._program)
+        # The preamble imports functions such as ``gcd``. An answer may import them, too.
+        name = re.escape(tests.fn_name or "")
+        self._is_named = re.search(rf"\b{name}\b|\bimport\s*\*", self._program)
         before, convention = _preamble(tests.calls, self._program), tests.calls.value
         self._inputs = [
             FunctionTests(before, "", [(*texts, convention)], [f".{tests.fn_name}"]).payload
